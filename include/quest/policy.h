@@ -1,0 +1,57 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace quest {
+
+/// How the query heads that share a KV head agree on pages (SPEC S4.4). In every mode the KV head
+/// reads one list and all its query heads attend to all of it: bytes once read are used.
+enum class GroupMode {
+  kPerHead,       ///< each query head picks its budget; the KV head reads the union
+  kGroupMax,      ///< a page scores the maximum over the heads
+  kGroupMean,     ///< … the mean over the heads
+  kGroupSoftmax,  ///< softmax over page scores for each head, then summed
+  kQuota,         ///< half of the free pages are private picks, the rest goes by mean score
+};
+
+/// "per-head", "group-max", "group-mean", "group-softmax", "quota".
+std::string_view name_of(GroupMode mode);
+std::optional<GroupMode> parse_group_mode(std::string_view text);
+
+/// Which pages a decode step may read (SPEC S3.4, S4.1–S4.4, S4.8). Plain data.
+struct SelectionPolicy {
+  bool dense = false;  ///< full attention everywhere
+  /// Tokens a KV head (a query head for kPerHead), forced pages included; floor(budget / page_size)
+  /// pages are read. At least one page.
+  std::int64_t budget = 512;
+  std::int32_t sinks = 16;   ///< first tokens whose pages are always read
+  std::int32_t window = 64;  ///< most recent tokens whose pages are always read
+  std::int32_t dense_layers = 2;
+  GroupMode group_mode = GroupMode::kGroupMean;
+  /// 1 scores by the upper bound of the logit (SPEC S3.1), smaller values temper it (SPEC S3.4).
+  float beta = 0.5F;
+  /// Optional budgets [num_layers, num_kv_heads] in tokens, instead of `budget` and `dense_layers`;
+  /// kDenseBudget reads everything.
+  std::vector<std::int64_t> budget_table;
+
+  static constexpr std::int64_t kDenseBudget = -1;
+
+  /// The paper's plain policy: per-head, beta 1, no sinks, no window beyond the tail page, first
+  /// two layers dense.
+  static SelectionPolicy paper(std::int64_t budget);
+
+  /// Pages that one head of this layer may read; a value ≥ any page count when dense.
+  std::int64_t page_budget(std::int32_t layer, std::int32_t kv_head, std::int32_t num_kv_heads,
+                           std::int32_t page_size) const;
+};
+
+/// Throws InvalidArgument naming the field: budget below one page, negative sinks or window, beta
+/// outside [0, 1], a budget table of the wrong size.
+void validate(const SelectionPolicy& policy, std::int32_t num_layers, std::int32_t num_kv_heads,
+              std::int32_t page_size);
+
+}  // namespace quest

@@ -1,0 +1,36 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "quest/tokenizer.h"
+
+struct llama_sampler;
+
+namespace quest {
+
+struct SamplingOptions {
+  float temperature = 0;  ///< 0: greedy
+  std::int32_t top_k = 40;
+  float top_p = 0.95F;
+  float min_p = 0.05F;
+  float repeat_penalty = 1.0F;
+  std::uint32_t seed = 0;
+};
+
+/// libllama's sampler chain.
+class Sampler {
+ public:
+  Sampler(const Tokenizer& tokenizer, const SamplingOptions& options);
+  ~Sampler();
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+  /// logits: [vocabulary]. The choice enters the chain's history.
+  Token sample(std::span<const float> logits);
+
+ private:
+  llama_sampler* chain_ = nullptr;
+};
+
+}  // namespace quest
