@@ -196,8 +196,8 @@ TEST(GroupSelection, ReservedScratchIsNotReallocated) {
   scratch.reserve(2, 6);
   const auto addresses = [&] {
     return std::vector<const void*>{scratch.combined.data(), scratch.log_probabilities.data(),
-                                    scratch.keys.data(),     scratch.refine.data(),
-                                    scratch.picks.data(),    scratch.taken.data()};
+                                    scratch.keys.data(), scratch.refine.data(),
+                                    scratch.taken.data()};
   };
   const auto before = addresses();
   for (GroupMode mode : kModes) {
