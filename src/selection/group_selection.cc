@@ -3,17 +3,14 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <limits>
 #include <numeric>
 
+#include "selection/combine_scores.h"
 #include "selection/top_k.h"
 
 namespace quest {
 
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 bool any_row_has_nan(GroupMode mode, const PageScores& scores, std::int32_t num_pages) {
   for (std::int32_t i = 0; i < num_score_rows(mode, scores.group); ++i) {
@@ -22,67 +19,11 @@ bool any_row_has_nan(GroupMode mode, const PageScores& scores, std::int32_t num_
   return false;
 }
 
-// The combined scores cover the candidates alone: combined[i] is page sink_end + i.
-
 std::span<const float> candidates(const PageScores& scores, std::int32_t row,
                                   const ForcedPages& forced) {
   return scores.row(row, forced.num_pages)
       .subspan(static_cast<std::size_t>(forced.sink_end),
                static_cast<std::size_t>(forced.num_candidates()));
-}
-
-void combine_max(const PageScores& scores, const ForcedPages& forced, std::span<float> combined) {
-  std::ranges::copy(candidates(scores, 0, forced), combined.begin());
-  for (std::int32_t h = 1; h < scores.group; ++h) {
-    const auto row = candidates(scores, h, forced);
-    for (std::size_t i = 0; i < row.size(); ++i) combined[i] = std::max(combined[i], row[i]);
-  }
-}
-
-/// False if a mean is NaN although no score is: +inf of one head and -inf of another.
-bool combine_mean(const PageScores& scores, const ForcedPages& forced, std::span<float> combined) {
-  std::ranges::fill(combined, 0.0F);
-  for (std::int32_t h = 0; h < scores.group; ++h) {
-    const auto row = candidates(scores, h, forced);
-    for (std::size_t i = 0; i < row.size(); ++i) combined[i] += row[i];
-  }
-  for (float& x : combined) x /= static_cast<float>(scores.group);
-  return !has_nan(combined);
-}
-
-/// Logarithm of the softmax over pages of scale · score. When the greatest score is infinite, the
-/// pages that hold it share all of the mass.
-void log_softmax(std::span<const float> row, float scale, float* out) {
-  const float top = *std::ranges::max_element(row);
-  if (std::isinf(top)) {
-    const float share = -std::log(static_cast<float>(std::ranges::count(row, top)));
-    std::ranges::transform(row, out, [=](float x) { return x == top ? share : -kInfinity; });
-    return;
-  }
-  double sum = 0;
-  for (float x : row) sum += std::exp(scale * (x - top));
-  const auto log_sum = static_cast<float>(std::log(sum));
-  std::ranges::transform(row, out, [=](float x) { return scale * (x - top) - log_sum; });
-}
-
-void combine_softmax(const PageScores& scores, const ForcedPages& forced,
-                     std::vector<float>& log_probabilities, std::span<float> combined) {
-  const std::size_t num_candidates = combined.size();
-  const auto group = static_cast<std::size_t>(scores.group);
-  float* const logs = log_probabilities.data();
-  for (std::size_t h = 0; h < group; ++h) {
-    log_softmax(candidates(scores, static_cast<std::int32_t>(h), forced), scores.scale,
-                logs + h * num_candidates);
-  }
-  for (std::size_t i = 0; i < num_candidates; ++i) {
-    float top = -kInfinity;
-    for (std::size_t h = 0; h < group; ++h) top = std::max(top, logs[h * num_candidates + i]);
-    combined[i] = top;
-    if (top == -kInfinity) continue;
-    float sum = 0;
-    for (std::size_t h = 0; h < group; ++h) sum += std::exp(logs[h * num_candidates + i] - top);
-    combined[i] += std::log(sum);
-  }
 }
 
 std::size_t num_words(const ForcedPages& forced) {
@@ -156,8 +97,8 @@ void SelectionScratch::reserve(std::int32_t group, std::int32_t num_pages) {
   const auto grow = [](auto& values, std::size_t size) {
     if (values.size() < size) values.resize(size);
   };
-  grow(combined, pages);
-  grow(log_probabilities, pages * static_cast<std::size_t>(group));
+  grow(combined, pages + kScorePadding);
+  grow(log_probabilities, (pages + kScorePadding) * static_cast<std::size_t>(group));
   grow(keys, pages + kKeyPadding);
   grow(refine, pages + kKeyPadding);
   grow(taken, (pages + 63) / 64);
@@ -174,9 +115,11 @@ std::int32_t select_pages(GroupMode mode, const PageScores& scores, const Forced
   if (any_row_has_nan(mode, scores, forced.num_pages)) return kNanScore;
   scratch.reserve(scores.group, forced.num_pages);
   const auto k = static_cast<std::int32_t>(page_budget) - forced.count();
-  // A budget below P leaves candidates: `combined` is not empty.
-  const std::span<float> combined(scratch.combined.data(),
-                                  static_cast<std::size_t>(forced.num_candidates()));
+  // A budget below P leaves candidates: the spans below are not empty.
+  const auto num_candidates = static_cast<std::size_t>(forced.num_candidates());
+  const std::span<const float> combined(scratch.combined.data(), num_candidates);
+  const HeadScores heads{scores.values + forced.sink_end, scores.stride, scores.group,
+                         num_candidates};
   std::fill_n(scratch.taken.begin(), num_words(forced), 0);
   switch (mode) {
     case GroupMode::kPerHead:
@@ -186,15 +129,17 @@ std::int32_t select_pages(GroupMode mode, const PageScores& scores, const Forced
       take_best(candidates(scores, 0, forced), k, false, scratch);
       break;
     case GroupMode::kGroupMax:
-      combine_max(scores, forced, combined);
+      combine_max(heads, scratch.combined.data());
       take_best(combined, k, false, scratch);
       break;
     case GroupMode::kGroupSoftmax:
-      combine_softmax(scores, forced, scratch.log_probabilities, combined);
+      combine_softmax(heads, scores.scale, scratch.log_probabilities.data(),
+                      scratch.combined.data());
       take_best(combined, k, false, scratch);
       break;
     case GroupMode::kQuota:
-      if (!combine_mean(scores, forced, combined)) return kNanScore;
+      combine_mean(heads, scratch.combined.data());
+      if (has_nan(combined)) return kNanScore;  // +inf of one head and -inf of another
       take_quota(scores, forced, k, combined, scratch);
       break;
   }

@@ -129,6 +129,16 @@ TEST(GroupSelection, SoftmaxOfInfiniteScoresIsShared) {
   EXPECT_EQ(select(GroupMode::kGroupSoftmax, hopeless, {.budget = 3}), (Pages{0, 1, 3}));
 }
 
+TEST(GroupSelection, HeadsOfOppositeInfinitiesHaveNoMean) {
+  const HeadScores heads{{1, kInfinity, 0, 0}, {1, -kInfinity, 0, 0}};
+  const Rows rows(GroupMode::kQuota, heads, 1);
+  SelectionScratch scratch;
+  Pages pages(3);
+  EXPECT_EQ(select_pages(GroupMode::kQuota, rows.scores, forced_of({.budget = 3}, 4), 3, scratch,
+                         pages.data()),
+            kNanScore);
+}
+
 // Rules that hold in every mode.
 
 TEST(GroupSelection, AllScoresEqual_ForcedPagesStayAndTiesGoToTheLowerPage) {
