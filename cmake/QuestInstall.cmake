@@ -17,8 +17,9 @@ install(DIRECTORY include/quest DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MA
 install(EXPORT questTargets NAMESPACE quest:: DESTINATION ${quest_cmake_dir})
 
 if(QUEST_BUNDLED_LLAMA)
-  install(DIRECTORY ${QUEST_DEPS}/llama/ DESTINATION ${QUEST_INSTALL_LLAMA_DIR}
-          PATTERN "quest-stamp" EXCLUDE)
+  foreach(folder include lib licenses)
+    install(DIRECTORY ${QUEST_DEPS}/llama/${folder} DESTINATION ${QUEST_INSTALL_LLAMA_DIR} OPTIONAL)
+  endforeach()
   set(QUEST_LLAMA_PREFIX "${QUEST_INSTALL_LLAMA_DIR}")
 else()
   get_filename_component(QUEST_LLAMA_PREFIX "${llama_DIR}/../../.." ABSOLUTE)
