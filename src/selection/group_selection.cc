@@ -28,23 +28,32 @@ bool any_row_has_nan(GroupMode mode, const PageScores& scores, std::int32_t num_
   return false;
 }
 
-void combine_max(const PageScores& scores, std::span<float> combined) {
-  const auto num_pages = static_cast<std::int32_t>(combined.size());
-  std::ranges::copy(scores.row(0, num_pages), combined.begin());
+// The combined scores cover the candidates alone: combined[i] is page sink_end + i.
+
+std::span<const float> candidates(const PageScores& scores, std::int32_t row,
+                                  const ForcedPages& forced) {
+  return scores.row(row, forced.num_pages)
+      .subspan(static_cast<std::size_t>(forced.sink_end),
+               static_cast<std::size_t>(forced.num_candidates()));
+}
+
+void combine_max(const PageScores& scores, const ForcedPages& forced, std::span<float> combined) {
+  std::ranges::copy(candidates(scores, 0, forced), combined.begin());
   for (std::int32_t h = 1; h < scores.group; ++h) {
-    const auto row = scores.row(h, num_pages);
-    for (std::size_t p = 0; p < combined.size(); ++p) combined[p] = std::max(combined[p], row[p]);
+    const auto row = candidates(scores, h, forced);
+    for (std::size_t i = 0; i < row.size(); ++i) combined[i] = std::max(combined[i], row[i]);
   }
 }
 
-void combine_mean(const PageScores& scores, std::span<float> combined) {
-  const auto num_pages = static_cast<std::int32_t>(combined.size());
+/// False if a mean is NaN although no score is: +inf of one head and -inf of another.
+bool combine_mean(const PageScores& scores, const ForcedPages& forced, std::span<float> combined) {
   std::ranges::fill(combined, 0.0F);
   for (std::int32_t h = 0; h < scores.group; ++h) {
-    const auto row = scores.row(h, num_pages);
-    for (std::size_t p = 0; p < combined.size(); ++p) combined[p] += row[p];
+    const auto row = candidates(scores, h, forced);
+    for (std::size_t i = 0; i < row.size(); ++i) combined[i] += row[i];
   }
   for (float& x : combined) x /= static_cast<float>(scores.group);
+  return !has_nan(combined);
 }
 
 /// Logarithm of the softmax over pages of scale · score. When the greatest score is infinite, the
@@ -62,23 +71,23 @@ void log_softmax(std::span<const float> row, float scale, float* out) {
   std::ranges::transform(row, out, [=](float x) { return scale * (x - top) - log_sum; });
 }
 
-void combine_softmax(const PageScores& scores, std::vector<float>& log_probabilities,
-                     std::span<float> combined) {
-  const auto num_pages = static_cast<std::int32_t>(combined.size());
+void combine_softmax(const PageScores& scores, const ForcedPages& forced,
+                     std::vector<float>& log_probabilities, std::span<float> combined) {
+  const std::size_t num_candidates = combined.size();
+  const auto group = static_cast<std::size_t>(scores.group);
   float* const logs = log_probabilities.data();
-  for (std::int32_t h = 0; h < scores.group; ++h) {
-    log_softmax(scores.row(h, num_pages), scores.scale, logs + std::int64_t{h} * num_pages);
+  for (std::size_t h = 0; h < group; ++h) {
+    log_softmax(candidates(scores, static_cast<std::int32_t>(h), forced), scores.scale,
+                logs + h * num_candidates);
   }
-  for (std::int32_t p = 0; p < num_pages; ++p) {
+  for (std::size_t i = 0; i < num_candidates; ++i) {
     float top = -kInfinity;
-    for (std::int32_t h = 0; h < scores.group; ++h) {
-      top = std::max(top, logs[std::int64_t{h} * num_pages + p]);
-    }
+    for (std::size_t h = 0; h < group; ++h) top = std::max(top, logs[h * num_candidates + i]);
+    combined[i] = top;
+    if (top == -kInfinity) continue;
     float sum = 0;
-    for (std::int32_t h = 0; h < scores.group && top != -kInfinity; ++h) {
-      sum += std::exp(logs[std::int64_t{h} * num_pages + p] - top);
-    }
-    combined[static_cast<std::size_t>(p)] = top == -kInfinity ? top : top + std::log(sum);
+    for (std::size_t h = 0; h < group; ++h) sum += std::exp(logs[h * num_candidates + i] - top);
+    combined[i] += std::log(sum);
   }
 }
 
@@ -96,36 +105,28 @@ std::int32_t list_with_forced(const ForcedPages& forced, std::int32_t* pages,
   return count + recent;
 }
 
-/// The k best candidates of one score a page. The slot that list_passing scribbles on exists: the
+/// The k best candidates of one score each. The slot that list_passing scribbles on exists: the
 /// tail page is forced and comes after.
 std::int32_t select_single(std::span<const float> scores, const ForcedPages& forced, std::int32_t k,
                            SelectionScratch& scratch, std::int32_t* pages) {
-  const auto num_candidates = static_cast<std::size_t>(forced.num_candidates());
-  if (!make_order_keys(scores.subspan(static_cast<std::size_t>(forced.sink_end), num_candidates),
-                       scratch.keys.data())) {
-    return kNanScore;
-  }
+  if (!make_order_keys(scores, scratch.keys.data())) return kNanScore;
   return list_with_forced(forced, pages, [&](std::int32_t* out) {
     if (k == 0) return 0;
-    const std::span<const std::uint32_t> keys(scratch.keys.data(), num_candidates);
+    const std::span<const std::uint32_t> keys(scratch.keys.data(), scores.size());
     return list_passing(keys, find_threshold(keys, k, scratch.refine), forced.sink_end, out);
   });
 }
 
-/// Marks the k best candidates by `row` as taken. Those already taken are out of the choice when
-/// `distinct`, and chosen again otherwise.
-void take_best(std::span<const float> row, const ForcedPages& forced, std::int32_t k, bool distinct,
+/// Marks the k candidates of the best scores as taken. Those already taken are out of the choice
+/// when `distinct`, and may be chosen again otherwise.
+void take_best(std::span<const float> scores, std::int32_t k, bool distinct,
                SelectionScratch& scratch) {
   if (k == 0) return;
-  const auto num_candidates = static_cast<std::size_t>(forced.num_candidates());
-  make_order_keys(row.subspan(static_cast<std::size_t>(forced.sink_end), num_candidates),
-                  scratch.keys.data());
-  if (distinct) {
-    for (std::size_t i = 0; i < num_candidates; ++i) {
-      if ((scratch.taken[i / 64] >> (i % 64) & 1U) != 0) scratch.keys[i] = kExcludedKey;
-    }
+  make_order_keys(scores, scratch.keys.data());
+  for (std::size_t i = 0; i < scores.size() && distinct; ++i) {
+    if ((scratch.taken[i / 64] >> (i % 64) & 1U) != 0) scratch.keys[i] = kExcludedKey;
   }
-  const std::span<const std::uint32_t> keys(scratch.keys.data(), num_candidates);
+  const std::span<const std::uint32_t> keys(scratch.keys.data(), scores.size());
   const KeyThreshold threshold = find_threshold(keys, k, scratch.refine);
   const std::int32_t count = list_passing(keys, threshold, 0, scratch.picks.data());
   for (std::int32_t i = 0; i < count; ++i) {
@@ -153,22 +154,20 @@ std::int32_t select_per_head(const PageScores& scores, const ForcedPages& forced
                              SelectionScratch& scratch, std::int32_t* pages) {
   std::ranges::fill(scratch.taken, 0);
   for (std::int32_t h = 0; h < scores.group; ++h) {
-    take_best(scores.row(h, forced.num_pages), forced, k, false, scratch);
+    take_best(candidates(scores, h, forced), k, false, scratch);
   }
   return list_taken(forced, scratch, pages);
 }
 
 std::int32_t select_quota(const PageScores& scores, const ForcedPages& forced, std::int32_t k,
-                          SelectionScratch& scratch, std::int32_t* pages) {
-  const std::span<float> mean(scratch.combined.data(), static_cast<std::size_t>(forced.num_pages));
-  combine_mean(scores, mean);
-  if (has_nan(mean)) return kNanScore;  // +inf of one head and -inf of another
+                          SelectionScratch& scratch, std::span<float> mean, std::int32_t* pages) {
+  if (!combine_mean(scores, forced, mean)) return kNanScore;
   std::ranges::fill(scratch.taken, 0);
   const std::int32_t quota = k / 2 / scores.group;
   for (std::int32_t h = 0; h < scores.group; ++h) {
-    take_best(scores.row(h, forced.num_pages), forced, quota, true, scratch);
+    take_best(candidates(scores, h, forced), quota, true, scratch);
   }
-  take_best(mean, forced, k - quota * scores.group, true, scratch);
+  take_best(mean, k - quota * scores.group, true, scratch);
   return list_taken(forced, scratch, pages);
 }
 
@@ -206,19 +205,21 @@ std::int32_t select_pages(GroupMode mode, const PageScores& scores, const Forced
   scratch.reserve(scores.group, forced.num_pages);
   const auto k = static_cast<std::int32_t>(page_budget) - forced.count();
   const std::span<float> combined(scratch.combined.data(),
-                                  static_cast<std::size_t>(forced.num_pages));
+                                  static_cast<std::size_t>(forced.num_candidates()));
   switch (mode) {
     case GroupMode::kPerHead:
       return select_per_head(scores, forced, k, scratch, pages);
     case GroupMode::kQuota:
-      return select_quota(scores, forced, k, scratch, pages);
+      return select_quota(scores, forced, k, scratch, combined, pages);
     case GroupMode::kGroupMean:
-      return select_single(scores.row(0, forced.num_pages), forced, k, scratch, pages);
+      return select_single(candidates(scores, 0, forced), forced, k, scratch, pages);
     case GroupMode::kGroupMax:
-      combine_max(scores, combined);
+      combine_max(scores, forced, combined);
       break;
     case GroupMode::kGroupSoftmax:
-      combine_softmax(scores, scratch.log_probabilities, combined);
+      if (!combined.empty()) {
+        combine_softmax(scores, forced, scratch.log_probabilities, combined);
+      }
       break;
   }
   return select_single(combined, forced, k, scratch, pages);

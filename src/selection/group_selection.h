@@ -56,8 +56,10 @@ inline constexpr std::int32_t kNanScore = -1;
 /// page_budget.
 /// - kPerHead: every head spends the whole budget, the union is listed: up to group · budget pages.
 /// - kGroupMax, kGroupMean, kGroupSoftmax: one combined score a page. The softmax of each head runs
-///   over all pages of the row and the sum over heads is ranked by its logarithm, so that pages far
-///   below the best do not tie at an underflowed zero.
+///   over the pages that are free to choose: forced pages need no vote, and the tail page, whose
+///   summary may already hold later rows of the same request, cannot sway the choice. The sum over
+///   heads is ranked by its logarithm, so that pages far below the best do not tie at an
+///   underflowed zero.
 /// - kQuota: half of the free budget in equal private quotas, floor(half / group) a head: each head
 ///   in turn takes its best pages that are not taken yet; the rest goes by the mean over heads.
 /// All pages are listed, and no score is read, when page_budget ≥ P.
