@@ -64,13 +64,13 @@ class Chat {
   void turn(const std::string& line) {
     CompletionRequest request = conversation_.next_turn(line);
     const auto tokens = static_cast<std::int64_t>(request.prefill.size() + request.feed.size());
-    const std::int64_t room = engine_.options().context - conversation_.length() - tokens;
+    const std::int64_t context = engine_.options().context;
+    // One more for the last token of the answer before, which is read first.
+    const std::int64_t room = context - session_.length() - tokens - 1;
     if (room < 1) {
-      conversation_.abandon();
       say("this turn of " + std::to_string(tokens) +
-          " tokens does not fit: " + std::to_string(conversation_.length()) + " of the context's " +
-          std::to_string(engine_.options().context) +
-          " are in use; /reset forgets the history, -c sets the context");
+          " tokens does not fit: " + std::to_string(session_.length()) + " of the context's " +
+          std::to_string(context) + " are in use; /reset forgets the history, -c sets the context");
       return;
     }
     request.max_tokens = std::min(options_.max_tokens, room);

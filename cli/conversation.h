@@ -22,12 +22,10 @@ class Conversation {
   CompletionRequest next_turn(const std::string& user_text);
   /// The turn was answered: what was written joins the history.
   void answered(const std::string& user_text, const Completion& completion);
-  /// The turn did not happen (too long, interrupted while reading).
+  /// Reading the turn was interrupted: the next one reads the history again.
   void abandon();
   /// Forgets everything.
   void reset();
-
-  std::int64_t length() const { return session_.length(); }
 
   static constexpr std::int64_t kSparseTurn = 256;
 
@@ -38,9 +36,7 @@ class Conversation {
   Engine& engine_;
   std::vector<ChatMessage> messages_;
   std::string rendered_;           ///< template text up to where the last answer began
-  std::vector<Token> unread_;      ///< end of the last answer that is not in the cache
-  bool history_in_cache_ = false;  ///< `messages_` is what the cache and `unread_` hold
-  std::int64_t turn_start_ = 0;    ///< cache length before the turn in progress
+  bool history_in_cache_ = false;  ///< `messages_` have been read, the last answer included
 };
 
 }  // namespace quest::cli
