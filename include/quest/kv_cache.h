@@ -69,7 +69,8 @@ class KvCache {
               std::int64_t v_stride);
   /// Folds the stored keys of tokens [position, position + count) into their pages' summaries.
   /// The first token of a page starts a fresh summary, so a recycled page needs no clearing
-  /// (SPEC S2.2, S2.4). Tokens must be summarised in order, each once.
+  /// (SPEC S2.2, S2.4). Tokens must be summarised in order, each once. Minus zero counts as less
+  /// than plus zero; a NaN key makes the channel's minimum and maximum NaN.
   void summarise(std::int32_t layer, std::int32_t kv_head, SequenceId sequence,
                  std::int64_t position, std::int64_t count);
 

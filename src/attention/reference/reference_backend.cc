@@ -1,0 +1,251 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "attention/reference/reference_selection.h"
+#include "core/elements.h"
+#include "quest/attention.h"
+#include "quest/error.h"
+#include "quest/team.h"
+
+namespace quest {
+
+namespace {
+
+/// Adds the seconds between construction and destruction to a counter.
+class StageClock {
+ public:
+  explicit StageClock(double& seconds) : seconds_(seconds) {}
+  ~StageClock() { seconds_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
+  StageClock(const StageClock&) = delete;
+  StageClock& operator=(const StageClock&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& seconds_;
+  const Clock::time_point start_ = Clock::now();
+};
+
+/// One query row of one request, as selection and attention see it.
+struct Row {
+  std::int32_t index = 0;                    ///< row of the batch
+  std::int64_t position = 0;                 ///< of its own token; it sees tokens 0 … position
+  const std::int32_t* page_table = nullptr;  ///< physical page of each logical page
+  bool sparse = false;
+};
+
+class ReferenceBackend final : public AttentionBackend {
+ public:
+  ReferenceBackend(KvCache& cache, SelectionPolicy policy)
+      : cache_(cache), policy_(std::move(policy)) {
+    const CacheShape& shape = cache.shape();
+    validate(policy_, shape.num_layers, shape.num_kv_heads, shape.page_size);
+  }
+
+  std::string_view name() const override { return "reference"; }
+
+  void begin_step(const Batch& batch, std::int32_t num_q_heads, int /*threads*/) override {
+    const CacheShape& shape = cache_.shape();
+    validate(batch, shape);
+    if (num_q_heads <= 0 || num_q_heads % shape.num_kv_heads != 0) {
+      throw InvalidArgument("num_q_heads " + std::to_string(num_q_heads) +
+                            " is not a multiple of the cache's " +
+                            std::to_string(shape.num_kv_heads) + " KV heads");
+    }
+    batch_ = &batch;
+    group_ = num_q_heads / shape.num_kv_heads;
+    nan_.clear();
+  }
+
+  void forward(const LayerInput& input, Team& team, int thread) override {
+    if (thread == 0) run_layer(input);
+    team.wait();
+  }
+
+  void end_step() override {
+    batch_ = nullptr;
+    if (nan_.empty()) return;
+    const std::string message = std::move(nan_);
+    nan_.clear();
+    throw Error(message);
+  }
+
+  const AttentionCounters& counters() const override { return counters_; }
+  void reset_counters() override { counters_ = {}; }
+  SelectedPages last_selection() const override { return selection_; }
+
+ private:
+  void run_layer(const LayerInput& input) {
+    selection_ = {};
+    for (std::int32_t r = 0; r < batch_->num_requests(); ++r) store(input, r);
+    for (std::int32_t r = 0; r < batch_->num_requests(); ++r) {
+      for (std::int32_t i = 0; i < batch_->num_rows(r); ++i) {
+        const Row row{batch_->q_indptr[r] + i, first_position(r) + i, batch_->pages(r),
+                      batch_->sparse[r] != 0};
+        for (std::int32_t head = 0; head < cache_.shape().num_kv_heads; ++head) {
+          run_head(input, row, head);
+        }
+      }
+    }
+  }
+
+  std::int64_t first_position(std::int32_t request) const {
+    return batch_->kv_len(request, cache_.shape().page_size) - batch_->num_rows(request);
+  }
+
+  void store(const LayerInput& input, std::int32_t request) {
+    const std::int32_t rows = batch_->num_rows(request);
+    if (rows == 0) return;
+    const std::int64_t sequence = batch_->sequences[request];
+    const std::int64_t position = first_position(request);
+    const std::int64_t first_row = batch_->q_indptr[request];
+    for (std::int32_t head = 0; head < cache_.shape().num_kv_heads; ++head) {
+      const std::int64_t offset = std::int64_t{head} * cache_.shape().head_dim;
+      {
+        const StageClock clock(counters_.seconds.append);
+        cache_.append(input.layer, head, sequence, position, rows,
+                      input.k + first_row * input.k_stride + offset, input.k_stride,
+                      input.v + first_row * input.v_stride + offset, input.v_stride);
+      }
+      const StageClock clock(counters_.seconds.summarise);
+      cache_.summarise(input.layer, head, sequence, position, rows);
+    }
+  }
+
+  void run_head(const LayerInput& input, const Row& row, std::int32_t head) {
+    const CacheShape& shape = cache_.shape();
+    const auto num_pages = static_cast<std::int32_t>(row.position / shape.page_size + 1);
+    const std::int64_t budget =
+        policy_.page_budget(input.layer, head, shape.num_kv_heads, shape.page_size);
+    std::vector<std::int32_t> pages;
+    if (row.sparse && budget < num_pages) {
+      pages = select(input, row, head, num_pages, budget);
+    } else {
+      for (std::int32_t p = 0; p < num_pages; ++p) pages.push_back(p);
+    }
+    count(static_cast<std::int64_t>(pages.size()), num_pages);
+    attend(input, row, head, num_pages, pages);
+    selection_.pages.insert(selection_.pages.end(), pages.begin(), pages.end());
+    selection_.indptr.push_back(static_cast<std::int64_t>(selection_.pages.size()));
+  }
+
+  const float* query(const LayerInput& input, const Row& row, std::int32_t head,
+                     std::int32_t member) const {
+    return input.q + row.index * input.q_stride +
+           (std::int64_t{head} * group_ + member) * cache_.shape().head_dim;
+  }
+
+  std::vector<std::int32_t> select(const LayerInput& input, const Row& row, std::int32_t head,
+                                   std::int32_t num_pages, std::int64_t budget) {
+    const CacheShape& shape = cache_.shape();
+    std::vector<std::vector<double>> scores(group_);
+    {
+      const StageClock clock(counters_.seconds.score);
+      const PagedKv kv = cache_.layer(input.layer);
+      std::vector<float> summary(2 * static_cast<std::size_t>(shape.head_dim));
+      for (std::int32_t p = 0; p < num_pages; ++p) {
+        decode(shape.type, kv.summary(row.page_table[p], head), summary.data(),
+               2 * std::int64_t{shape.head_dim});
+        for (std::int32_t g = 0; g < group_; ++g) {
+          scores[g].push_back(reference::score_page(query(input, row, head, g), summary.data(),
+                                                    summary.data() + shape.head_dim, shape.head_dim,
+                                                    policy_.beta));
+        }
+      }
+      counters_.summary_bytes += num_pages * shape.summary_bytes();
+    }
+    const StageClock clock(counters_.seconds.select);
+    const auto forced = reference::forced_pages(policy_, row.position + 1, shape.page_size, budget);
+    bool nan = false;
+    auto pages =
+        reference::select_pages(policy_.group_mode, scores, forced, budget, input.scale, nan);
+    if (nan && nan_.empty()) {
+      nan_ = "NaN page score in layer " + std::to_string(input.layer) + ", KV head " +
+             std::to_string(head) + ", row " + std::to_string(row.index) +
+             ": a query or a key is NaN; check the model file or keep this layer dense";
+    }
+    return pages;
+  }
+
+  void count(std::int64_t pages_read, std::int64_t num_pages) {
+    const std::int64_t page_bytes = cache_.shape().page_bytes();
+    counters_.k_bytes += pages_read * page_bytes;
+    counters_.v_bytes += pages_read * page_bytes;
+    counters_.dense_bytes += 2 * num_pages * page_bytes;
+    counters_.pages_read += pages_read;
+    ++(pages_read < num_pages ? counters_.sparse_lists : counters_.dense_lists);
+  }
+
+  /// Full attention over all tokens that the row sees, with the pages left out masked.
+  void attend(const LayerInput& input, const Row& row, std::int32_t head, std::int32_t num_pages,
+              const std::vector<std::int32_t>& pages) {
+    const StageClock clock(counters_.seconds.attend);
+    std::vector<bool> reads(num_pages, false);
+    for (std::int32_t p : pages) reads[p] = true;
+    for (std::int32_t g = 0; g < group_; ++g) {
+      float* out = input.out + row.index * input.out_stride +
+                   (std::int64_t{head} * group_ + g) * cache_.shape().head_dim;
+      attend_head(input, row, head, query(input, row, head, g), reads, out);
+    }
+  }
+
+  void attend_head(const LayerInput& input, const Row& row, std::int32_t head, const float* q,
+                   const std::vector<bool>& reads, float* out) {
+    const CacheShape& shape = cache_.shape();
+    const PagedKv kv = cache_.layer(input.layer);
+    const std::int32_t d = shape.head_dim;
+    const std::int32_t page_size = shape.page_size;
+    std::vector<float> k(shape.page_elements());
+    std::vector<float> v(shape.page_elements());
+
+    constexpr double kMasked = -std::numeric_limits<double>::infinity();
+    std::vector<double> logits(row.position + 1, kMasked);
+    for (std::size_t p = 0; p < reads.size(); ++p) {
+      if (!reads[p]) continue;
+      decode(shape.type, kv.k_page(row.page_table[p], head), k.data(), shape.page_elements());
+      for (std::int64_t slot = 0; slot < page_size; ++slot) {
+        const auto t = static_cast<std::int64_t>(p) * page_size + slot;
+        if (t > row.position) break;
+        double dot = 0;
+        for (std::int32_t j = 0; j < d; ++j) dot += double{q[j]} * k[j * page_size + slot];
+        logits[t] = input.scale * dot;
+      }
+    }
+
+    const double top = *std::max_element(logits.begin(), logits.end());
+    double sum = 0;
+    std::vector<double> o(d, 0.0);
+    for (std::size_t p = 0; p < reads.size(); ++p) {
+      if (!reads[p]) continue;
+      decode(shape.type, kv.v_page(row.page_table[p], head), v.data(), shape.page_elements());
+      for (std::int64_t slot = 0; slot < page_size; ++slot) {
+        const auto t = static_cast<std::int64_t>(p) * page_size + slot;
+        if (t > row.position) break;
+        const double weight = std::exp(logits[t] - top);
+        sum += weight;
+        for (std::int32_t j = 0; j < d; ++j) o[j] += weight * v[slot * d + j];
+      }
+    }
+    for (std::int32_t j = 0; j < d; ++j) out[j] = static_cast<float>(o[j] / sum);
+  }
+
+  KvCache& cache_;
+  const SelectionPolicy policy_;
+  const Batch* batch_ = nullptr;
+  std::int32_t group_ = 1;
+  AttentionCounters counters_;
+  SelectedPages selection_;
+  std::string nan_;  ///< what scoring found in this step; empty if nothing
+};
+
+}  // namespace
+
+std::unique_ptr<AttentionBackend> make_reference_backend(KvCache& cache, SelectionPolicy policy) {
+  return std::make_unique<ReferenceBackend>(cache, std::move(policy));
+}
+
+}  // namespace quest

@@ -1,0 +1,116 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#include "quest/policy.h"
+
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "quest/error.h"
+
+namespace quest {
+
+namespace {
+
+constexpr GroupMode kGroupModes[] = {GroupMode::kPerHead, GroupMode::kGroupMax,
+                                     GroupMode::kGroupMean, GroupMode::kGroupSoftmax,
+                                     GroupMode::kQuota};
+
+void check_budget(const std::string& field, std::int64_t budget, std::int32_t page_size,
+                  const char* alternative) {
+  if (budget >= page_size) return;
+  std::ostringstream text;
+  text << field << ' ' << budget << " is less than one page of " << page_size
+       << " tokens; give at least " << page_size << alternative;
+  throw InvalidArgument(text.str());
+}
+
+void check_not_negative(const char* field, std::int32_t value) {
+  if (value >= 0) return;
+  throw InvalidArgument(std::string(field) + ' ' + std::to_string(value) +
+                        " is negative; give 0 or more");
+}
+
+void check_budget_table(const SelectionPolicy& policy, std::int32_t num_layers,
+                        std::int32_t num_kv_heads, std::int32_t page_size) {
+  const std::int64_t expected = std::int64_t{num_layers} * num_kv_heads;
+  const auto entries = static_cast<std::int64_t>(policy.budget_table.size());
+  if (entries != expected) {
+    std::ostringstream text;
+    text << "budget_table has " << entries << " entries; give " << num_layers << " layers x "
+         << num_kv_heads << " KV heads = " << expected;
+    throw InvalidArgument(text.str());
+  }
+  for (std::int64_t i = 0; i < entries; ++i) {
+    const std::int64_t budget = policy.budget_table[static_cast<std::size_t>(i)];
+    if (budget == SelectionPolicy::kDenseBudget) continue;
+    std::ostringstream field;
+    field << "budget_table[layer " << i / num_kv_heads << ", KV head " << i % num_kv_heads << ']';
+    check_budget(field.str(), budget, page_size, ", or -1 to read everything");
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(GroupMode mode) {
+  switch (mode) {
+    case GroupMode::kPerHead:
+      return "per-head";
+    case GroupMode::kGroupMax:
+      return "group-max";
+    case GroupMode::kGroupMean:
+      return "group-mean";
+    case GroupMode::kGroupSoftmax:
+      return "group-softmax";
+    case GroupMode::kQuota:
+      return "quota";
+  }
+  return "?";
+}
+
+std::optional<GroupMode> parse_group_mode(std::string_view text) {
+  for (GroupMode mode : kGroupModes) {
+    if (text == name_of(mode)) return mode;
+  }
+  return std::nullopt;
+}
+
+SelectionPolicy SelectionPolicy::paper(std::int64_t budget) {
+  SelectionPolicy policy;
+  policy.budget = budget;
+  policy.sinks = 0;
+  policy.window = 0;
+  policy.dense_layers = 2;
+  policy.group_mode = GroupMode::kPerHead;
+  policy.beta = 1;
+  return policy;
+}
+
+std::int64_t SelectionPolicy::page_budget(std::int32_t layer, std::int32_t kv_head,
+                                          std::int32_t num_kv_heads, std::int32_t page_size) const {
+  constexpr std::int64_t kEverything = std::numeric_limits<std::int64_t>::max();
+  if (dense) return kEverything;
+  if (budget_table.empty()) return layer < dense_layers ? kEverything : budget / page_size;
+  const std::int64_t index = std::int64_t{layer} * num_kv_heads + kv_head;
+  const std::int64_t tokens = budget_table[static_cast<std::size_t>(index)];
+  return tokens == kDenseBudget ? kEverything : tokens / page_size;
+}
+
+void validate(const SelectionPolicy& policy, std::int32_t num_layers, std::int32_t num_kv_heads,
+              std::int32_t page_size) {
+  if (policy.budget_table.empty()) {
+    check_budget("budget", policy.budget, page_size, "");
+  } else {
+    check_budget_table(policy, num_layers, num_kv_heads, page_size);
+  }
+  check_not_negative("sinks", policy.sinks);
+  check_not_negative("window", policy.window);
+  check_not_negative("dense_layers", policy.dense_layers);
+  // Written so that NaN fails too.
+  if (!(policy.beta >= 0 && policy.beta <= 1)) {
+    std::ostringstream text;
+    text << "beta " << policy.beta << " is outside [0, 1]; give 1 for the bound or less to temper";
+    throw InvalidArgument(text.str());
+  }
+}
+
+}  // namespace quest

@@ -1,0 +1,36 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#include "model/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "quest/error.h"
+
+namespace quest {
+
+MappedFile::MappedFile(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) throw FileError(path + ": cannot open: " + std::strerror(errno));
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
+    ::close(fd);
+    throw FileError(path + ": not a regular file with content; give a GGUF model file");
+  }
+  size_ = static_cast<std::size_t>(status.st_size);
+  void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+  const int error = errno;
+  ::close(fd);
+  if (mapping == MAP_FAILED) {
+    throw FileError(path + ": cannot map into memory: " + std::strerror(error));
+  }
+  data_ = static_cast<std::byte*>(mapping);
+}
+
+MappedFile::~MappedFile() { ::munmap(data_, size_); }
+
+}  // namespace quest
