@@ -252,11 +252,19 @@ void add_missing_keys(std::vector<BadFile>& files) {
   }
   for (const char* key : {"llama.block_count", "llama.context_length", "llama.embedding_length",
                           "llama.feed_forward_length", "llama.attention.head_count"}) {
-    for (const std::uint32_t value : {0U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
+    for (const std::uint32_t value : {0U, 0xFFFFFFFFU}) {
       const std::string name = std::string(key) + " " + std::to_string(value);
       files.push_back({name, with_u32(key, value), key});
     }
   }
+  constexpr std::uint32_t kAbsurd = 0x7FFFFFFF;
+  files.push_back({"absurd block count", with_u32("llama.block_count", kAbsurd), "block_count"});
+  files.push_back(
+      {"absurd head count", with_u32("llama.attention.head_count", kAbsurd), "head_count"});
+  // These make another shape or head size; the message may name that.
+  files.push_back({"absurd inner size", with_u32("llama.feed_forward_length", kAbsurd), "ffn_"});
+  files.push_back(
+      {"absurd embedding", with_u32("llama.embedding_length", kAbsurd), "key_length", true});
   for (const float value :
        {-1.0F, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     files.push_back({"epsilon " + std::to_string(value),
@@ -292,10 +300,11 @@ void add_shape_faults(std::vector<BadFile>& files) {
   TinyModel factors = good_model();
   factors.rope = TinyRope::kLlama3;
   factors.rope_factor = 8;
-  const Bytes bytes = tiny_gguf_bytes(factors);
-  const std::size_t record = offset_behind(bytes, "rope_freqs.weight");
-  files.push_back({"shape of the frequency factors", patched(bytes, record + 4, std::int64_t{24}),
-                   "rope_freqs.weight"});
+  factors.reshape = [](const std::string& name, std::vector<std::int64_t>& shape) {
+    if (name == "rope_freqs.weight") shape[0] = 24;
+  };
+  files.push_back(
+      {"shape of the frequency factors", tiny_gguf_bytes(factors), "rope_freqs.weight"});
   files.push_back({"more layers than tensors", with_u32("llama.block_count", 2), "blk.1."});
   TinyModel qwen = good_model();
   qwen.architecture = "qwen3";

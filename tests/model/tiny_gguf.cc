@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -141,7 +142,9 @@ class Writer {
 
   /// Llama 3 stores one divisor for each rotated pair: 1 for fast pairs, `factor` for slow ones.
   void add_llama3_factors() {
-    const std::int64_t pairs = model_.head_dim / 2;
+    std::vector<std::int64_t> shape = {model_.head_dim / 2};
+    if (model_.reshape) model_.reshape("rope_freqs.weight", shape);
+    const std::int64_t pairs = shape[0];
     ggml_tensor* tensor = ggml_new_tensor_1d(context_, GGML_TYPE_F32, pairs);
     ggml_set_name(tensor, "rope_freqs.weight");
     for (std::int64_t i = 0; i < pairs; ++i) {
@@ -160,6 +163,15 @@ class Writer {
     ggml_tensor* tensor = ggml_new_tensor(context_, matrix ? model_.weights : GGML_TYPE_F32,
                                           static_cast<int>(shape.size()), shape.data());
     ggml_set_name(tensor, name.c_str());
+    if (has_slow_encoder(tensor->type)) {
+      fill_with_random_codes(tensor, deviation);
+    } else {
+      fill(tensor, mean, deviation);
+    }
+    gguf_add_tensor(gguf_, tensor);
+  }
+
+  void fill(ggml_tensor* tensor, float mean, float deviation) {
     std::normal_distribution<float> normal(mean, deviation);
     std::vector<float> values(static_cast<std::size_t>(ggml_nelements(tensor)));
     for (float& value : values) value = normal(random_);
@@ -167,7 +179,35 @@ class Writer {
     const std::vector<float> importance(static_cast<std::size_t>(tensor->ne[0]), 1.0F);
     ggml_quantize_chunk(tensor->type, values.data(), tensor->data, 0, ggml_nrows(tensor),
                         tensor->ne[0], importance.data());
-    gguf_add_tensor(gguf_, tensor);
+  }
+
+  /// Types whose encoder searches large code books; every code is valid, so random ones do.
+  static bool has_slow_encoder(ggml_type type) {
+    return type == GGML_TYPE_IQ1_S || type == GGML_TYPE_IQ2_XXS || type == GGML_TYPE_IQ2_XS ||
+           type == GGML_TYPE_IQ2_S;
+  }
+
+  /// These types begin each group of weights with its scale in half precision.
+  void fill_with_random_codes(ggml_tensor* tensor, float deviation) {
+    const std::size_t size = ggml_type_size(tensor->type);
+    auto* bytes = static_cast<std::uint8_t*>(tensor->data);
+    for (std::size_t i = 0; i < ggml_nbytes(tensor); ++i) {
+      bytes[i] = static_cast<std::uint8_t>(random_());
+    }
+    const auto set_scales = [&](float scale) {
+      const ggml_fp16_t half = ggml_fp32_to_fp16(scale);
+      for (std::size_t i = 0; i < ggml_nbytes(tensor); i += size) {
+        std::memcpy(bytes + i, &half, sizeof(half));
+      }
+    };
+    set_scales(1);
+    std::vector<float> values(static_cast<std::size_t>(ggml_nelements(tensor)));
+    ggml_get_type_traits(tensor->type)
+        ->to_float(bytes, values.data(), static_cast<std::int64_t>(values.size()));
+    double squares = 0;
+    for (const float value : values) squares += double{value} * value;
+    const double rms = std::sqrt(squares / static_cast<double>(values.size()));
+    set_scales(deviation / static_cast<float>(rms));
   }
 
   const TinyModel& model_;
