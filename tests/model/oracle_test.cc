@@ -1,14 +1,17 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 // The packaged model with full attention in the engine against libllama on the same tokens.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string>
 
 #include "model/engine_reader.h"
 #include "model/libllama_oracle.h"
+#include "model/widened_gguf.h"
 
 namespace quest::testing {
 namespace {
@@ -17,7 +20,9 @@ constexpr std::int32_t kContext = 4096;
 constexpr std::size_t kLongest = 3000;
 constexpr std::size_t kCompared = 512;  ///< positions at the end of a long prompt
 constexpr double kMaxKl = 1e-3;
-constexpr double kMaxReencodedKl = 1e-2;
+constexpr double kMinTop1 = 0.99;
+constexpr double kMaxQuantisedKl = 1e-2;
+constexpr std::size_t kPrompts[] = {1, 15, 16, 17, 500, 3000};
 
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -37,78 +42,86 @@ std::string project_text() {
   return text;
 }
 
+/// Logits of a prompt's last positions, by either engine.
+std::vector<float> prompt_logits(Engine& engine, std::span<const Token> prompt) {
+  ReadOptions options;
+  options.first = prompt.size() > kCompared ? prompt.size() - kCompared : 0;
+  const SequenceId sequence = engine.cache().create();
+  std::vector<float> logits = read(engine, sequence, prompt, options);
+  engine.cache().release(sequence);
+  return logits;
+}
+
+std::vector<float> prompt_logits(LibllamaOracle& oracle, std::span<const Token> prompt) {
+  oracle.clear();
+  return oracle.read(prompt, prompt.size() > kCompared ? prompt.size() - kCompared : 0);
+}
+
+OracleOptions oracle_options(bool flash_attention) {
+  OracleOptions options;
+  options.context = kContext;
+  options.flash_attention = flash_attention;
+  return options;
+}
+
 class PackagedModel : public ::testing::Test {
  protected:
   void SetUp() override {
     path_ = default_model_path();
     if (path_.empty()) GTEST_SKIP() << "the packaged model is not installed";
-  }
-
-  void load(bool reencode) {
-    engine_ = make_engine(path_, dense_options(KvType::kF16, kContext), reencode);
-    OracleOptions options;
-    options.context = kContext;
-    oracle_ = std::make_unique<LibllamaOracle>(path_, options);
-    tokens_ = engine_->model().tokenizer().tokenize(project_text(), true, false);
+    tokens_ = Tokenizer(path_).tokenize(project_text(), true, false);
     ASSERT_GE(tokens_.size(), kLongest + 32);
   }
 
-  Agreement agreement_of_prompt(std::size_t length) {
-    const std::span<const Token> prompt(tokens_.data(), length);
-    ReadOptions options;
-    options.first = length > kCompared ? length - kCompared : 0;
-    oracle_->clear();
-    const std::vector<float> expected = oracle_->read(prompt, options.first);
-    const SequenceId sequence = engine_->cache().create();
-    const std::vector<float> logits = read(*engine_, sequence, prompt, options);
-    engine_->cache().release(sequence);
-    return compare_logits(expected, logits, engine_->model().info().vocabulary);
-  }
-
-  /// Share of rows with the same top token that `rows` rows must reach: 99 %, but one row of a
-  /// short prompt is already more than 1 %, so there all must agree.
-  static void expect_close(const Agreement& agreement, double max_kl) {
-    EXPECT_LE(agreement.mean_kl, max_kl);
-    EXPECT_GE(agreement.top1, 0.99);
+  std::span<const Token> prompt(std::size_t length) const {
+    return std::span<const Token>(tokens_).first(length);
   }
 
   std::string path_;
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<LibllamaOracle> oracle_;
   std::vector<Token> tokens_;
 };
 
-TEST_F(PackagedModel, FullAttentionMatchesLibllama) {
-  load(false);
-  for (const std::size_t length : {1U, 15U, 16U, 17U, 500U, 3000U}) {
+/// The packaged model with its weights widened to float32: nothing is quantised on the way, so the
+/// whole difference is the engines'.
+class WidenedModel : public PackagedModel {
+ protected:
+  void SetUp() override {
+    PackagedModel::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    wide_path_ = ::testing::TempDir() + "quest-widened-" + std::to_string(::getpid()) + ".gguf";
+    write_widened_gguf(path_, wide_path_);
+    engine_ = make_engine(wide_path_, dense_options(KvType::kF16, kContext));
+    oracle_ = std::make_unique<LibllamaOracle>(wide_path_, oracle_options(false));
+  }
+  void TearDown() override { std::filesystem::remove(wide_path_); }
+
+  std::string wide_path_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<LibllamaOracle> oracle_;
+};
+
+TEST_F(WidenedModel, FullAttentionMatchesLibllama) {
+  for (const std::size_t length : kPrompts) {
     SCOPED_TRACE(::testing::Message() << "prompt of " << length);
-    const Agreement agreement = agreement_of_prompt(length);
+    const Agreement agreement =
+        compare_logits(prompt_logits(*oracle_, prompt(length)),
+                       prompt_logits(*engine_, prompt(length)), oracle_->vocabulary());
     RecordProperty("kl_" + std::to_string(length), std::to_string(agreement.mean_kl));
-    expect_close(agreement, kMaxKl);
+    RecordProperty("top1_" + std::to_string(length), std::to_string(agreement.top1));
+    EXPECT_LE(agreement.mean_kl, kMaxKl);
+    EXPECT_GE(agreement.top1, kMinTop1);
   }
 }
 
-TEST_F(PackagedModel, ReencodedWeightsStayCloseToLibllama) {
-  load(true);
-  for (const std::size_t length : {1U, 15U, 16U, 17U, 500U, 3000U}) {
-    SCOPED_TRACE(::testing::Message() << "prompt of " << length);
-    const Agreement agreement = agreement_of_prompt(length);
-    RecordProperty("kl_" + std::to_string(length), std::to_string(agreement.mean_kl));
-    EXPECT_LE(agreement.mean_kl, kMaxReencodedKl);
-  }
-}
-
-TEST_F(PackagedModel, TeacherForcedDecodeMatchesLibllama) {
-  load(false);
+TEST_F(WidenedModel, TeacherForcedDecodeMatchesLibllama) {
   constexpr std::size_t kPrompt = 700;
   constexpr std::size_t kDecoded = 32;
-  const std::span<const Token> all(tokens_.data(), kPrompt + kDecoded);
-  const std::span<const Token> decoded = all.subspan(kPrompt);
-  oracle_->read(all.first(kPrompt), kPrompt - 1);
+  const std::span<const Token> decoded = prompt(kPrompt + kDecoded).subspan(kPrompt);
+  oracle_->read(prompt(kPrompt), kPrompt - 1);
   const SequenceId sequence = engine_->cache().create();
   ReadOptions prompt_options;
   prompt_options.first = kPrompt - 1;
-  read(*engine_, sequence, all.first(kPrompt), prompt_options);
+  read(*engine_, sequence, prompt(kPrompt), prompt_options);
   std::vector<float> expected;
   for (const Token& token : decoded) {
     const std::vector<float> row = oracle_->read(std::span(&token, 1));
@@ -117,8 +130,50 @@ TEST_F(PackagedModel, TeacherForcedDecodeMatchesLibllama) {
   ReadOptions one_by_one;
   one_by_one.chunk = 1;
   const std::vector<float> logits = read(*engine_, sequence, decoded, one_by_one);
-  const Agreement agreement = compare_logits(expected, logits, engine_->model().info().vocabulary);
-  expect_close(agreement, kMaxKl);
+  const Agreement agreement = compare_logits(expected, logits, oracle_->vocabulary());
+  EXPECT_LE(agreement.mean_kl, kMaxKl);
+  EXPECT_GE(agreement.top1, kMinTop1);
+}
+
+/// Mean KL over the rows of several prompts.
+struct PooledKl {
+  double sum = 0;
+  std::size_t rows = 0;
+  void add(const Agreement& agreement) {
+    sum += agreement.mean_kl * static_cast<double>(agreement.rows);
+    rows += agreement.rows;
+  }
+  double mean() const { return sum / static_cast<double>(rows); }
+};
+
+// The file as packaged holds 4-bit weights, for which ggml quantises activations to 8 bits: a
+// difference in the last bit flips roundings, and libllama differs from itself (flash attention on
+// and off) by more than 1e-3. Quest must be no further from it than it is from itself, within the
+// noise of that comparison, and with re-encoded weights stay within 1e-2.
+TEST_F(PackagedModel, QuantisedWeightsAgreeAsLibllamaAgreesWithItself) {
+  const auto engine = make_engine(path_, dense_options(KvType::kF16, kContext));
+  const auto reencoded = make_engine(path_, dense_options(KvType::kF16, kContext), true);
+  LibllamaOracle plain(path_, oracle_options(false));
+  LibllamaOracle flash(path_, oracle_options(true));
+  PooledKl own;
+  PooledKl stored;
+  PooledKl fast;
+  for (const std::size_t length : kPrompts) {
+    const std::vector<float> expected = prompt_logits(plain, prompt(length));
+    const auto compare = [&](const std::vector<float>& logits) {
+      return compare_logits(expected, logits, plain.vocabulary());
+    };
+    own.add(compare(prompt_logits(flash, prompt(length))));
+    stored.add(compare(prompt_logits(*engine, prompt(length))));
+    const Agreement agreement = compare(prompt_logits(*reencoded, prompt(length)));
+    EXPECT_LE(agreement.mean_kl, kMaxQuantisedKl) << "re-encoded, prompt of " << length;
+    fast.add(agreement);
+  }
+  RecordProperty("libllama_against_itself", std::to_string(own.mean()));
+  RecordProperty("quest_against_libllama", std::to_string(stored.mean()));
+  RecordProperty("quest_reencoded_against_libllama", std::to_string(fast.mean()));
+  EXPECT_LE(stored.mean(), 1.25 * own.mean());
+  EXPECT_LE(stored.mean(), kMaxQuantisedKl);
 }
 
 }  // namespace
