@@ -59,8 +59,12 @@ Rope read_rope(const GgufFile& file, const std::string& prefix, std::int64_t con
   auto factor = file.real(prefix + "rope.scaling.factor");
   if (!factor) factor = file.real(prefix + "rope.scale_linear");
   const float scale = factor.value_or(0.0F);
-  if (!std::isfinite(rope.freq_base) || rope.freq_base <= 0 || !std::isfinite(scale) || scale < 0) {
-    throw FileError(file.path() + ": key " + prefix + "rope.* is not a positive number");
+  if (!std::isfinite(rope.freq_base) || rope.freq_base <= 0) {
+    throw FileError(file.path() + ": key " + prefix + "rope.freq_base is not a positive number");
+  }
+  if (!std::isfinite(scale) || scale < 0) {
+    throw FileError(file.path() + ": key " + prefix +
+                    "rope.scaling.factor is not a positive number");
   }
   rope.freq_scale = scale == 0 || rope.scaling == "none" ? 1.0F : 1.0F / scale;
   if (rope.scaling == "linear" && rope.freq_scale == 1.0F) rope.scaling = "none";
@@ -95,6 +99,13 @@ void check_heads(const GgufFile& file, const std::string& prefix, const Hyperpar
                          "and 256");
 }
 
+void require_positive(const GgufFile& file, const std::string& key, std::int64_t value) {
+  if (value < 1) {
+    throw FileError(file.path() + ": key " + key + " is " + std::to_string(value) +
+                    ", must be at least 1");
+  }
+}
+
 }  // namespace
 
 Hyperparameters read_hyperparameters(const GgufFile& file) {
@@ -112,9 +123,13 @@ Hyperparameters read_hyperparameters(const GgufFile& file) {
   h.num_q_heads = file.required_integer(prefix + "attention.head_count");
   h.num_kv_heads = file.integer(prefix + "attention.head_count_kv").value_or(h.num_q_heads);
   h.rms_epsilon = file.required_real(prefix + "attention.layer_norm_rms_epsilon");
-  if (h.num_q_heads < 1 || h.embedding_dim < 1 || h.context < 1) {
+  require_positive(file, prefix + "attention.head_count", h.num_q_heads);
+  require_positive(file, prefix + "embedding_length", h.embedding_dim);
+  require_positive(file, prefix + "feed_forward_length", h.feed_forward_dim);
+  require_positive(file, prefix + "context_length", h.context);
+  if (!std::isfinite(h.rms_epsilon) || h.rms_epsilon < 0) {
     throw FileError(file.path() + ": key " + prefix +
-                    "attention.head_count, embedding_length or context_length is zero");
+                    "attention.layer_norm_rms_epsilon is not a number from zero up");
   }
   h.head_dim =
       file.integer(prefix + "attention.key_length").value_or(h.embedding_dim / h.num_q_heads);
@@ -123,9 +138,10 @@ Hyperparameters read_hyperparameters(const GgufFile& file) {
       file.integer(prefix + "attention.value_length").value_or(h.head_dim);
   const std::int64_t rotated = file.integer(prefix + "rope.dimension_count").value_or(h.head_dim);
   if (value_length != h.head_dim || rotated != h.head_dim) {
-    throw UnsupportedModel(file.path() + ": value length " + std::to_string(value_length) +
-                           " and rotated dimensions " + std::to_string(rotated) +
-                           " must equal the head size " + std::to_string(h.head_dim));
+    throw UnsupportedModel(
+        file.path() + ": value length " + std::to_string(value_length) + " (" + prefix +
+        "attention.value_length) and rotated dimensions " + std::to_string(rotated) + " (" +
+        prefix + "rope.dimension_count) must equal the head size " + std::to_string(h.head_dim));
   }
   h.vocabulary = file.array_size("tokenizer.ggml.tokens");
   h.rope = read_rope(file, prefix, h.context);

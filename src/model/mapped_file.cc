@@ -14,12 +14,23 @@
 namespace quest {
 
 MappedFile::MappedFile(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Opening a pipe must not wait for a writer.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) throw FileError(path + ": cannot open: " + std::strerror(errno));
   struct stat status {};
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
+  const char* problem = nullptr;
+  if (::fstat(fd, &status) != 0) {
+    problem = std::strerror(errno);
+  } else if (S_ISDIR(status.st_mode)) {
+    problem = "is a directory; give a GGUF model file";
+  } else if (!S_ISREG(status.st_mode)) {
+    problem = "is not a regular file; give a GGUF model file";
+  } else if (status.st_size == 0) {
+    problem = "the file is empty; give a GGUF model file";
+  }
+  if (problem != nullptr) {
     ::close(fd);
-    throw FileError(path + ": not a regular file with content; give a GGUF model file");
+    throw FileError(path + ": " + problem);
   }
   size_ = static_cast<std::size_t>(status.st_size);
   void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -3,6 +3,7 @@
 
 #include <llama.h>
 
+#include <exception>
 #include <limits>
 
 #include "model/gguf_check.h"
@@ -33,13 +34,20 @@ std::vector<Token> Tokenizer::tokenize(std::string_view text, bool add_special,
   const auto length = static_cast<std::int32_t>(text.size());
   // One token a byte at most, and the special ones around.
   std::vector<Token> tokens(text.size() + 8);
-  std::int32_t count =
-      llama_tokenize(vocab(), text.data(), length, tokens.data(),
-                     static_cast<std::int32_t>(tokens.size()), add_special, parse_special);
-  if (count < 0) {
-    tokens.resize(static_cast<std::size_t>(-count));
-    count = llama_tokenize(vocab(), text.data(), length, tokens.data(), -count, add_special,
-                           parse_special);
+  const auto tokenize_into = [&] {
+    return llama_tokenize(vocab(), text.data(), length, tokens.data(),
+                          static_cast<std::int32_t>(tokens.size()), add_special, parse_special);
+  };
+  std::int32_t count = 0;
+  try {
+    count = tokenize_into();
+    if (count < 0) {
+      tokens.resize(static_cast<std::size_t>(-count));
+      count = tokenize_into();
+    }
+  } catch (const std::exception&) {
+    // libllama looks up byte tokens that a vocabulary may lack.
+    throw Error("the vocabulary has no token for some bytes of the text");
   }
   if (count < 0) throw Error("the vocabulary could not tokenize the text");
   tokens.resize(static_cast<std::size_t>(count));

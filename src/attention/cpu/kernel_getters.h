@@ -1,0 +1,17 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "attention/cpu/kernels.h"
+
+namespace quest::cpu {
+
+// Each family of kernels is compiled in its own file for every instruction set; these choose.
+using ScoreKernel = void (*)(const ScoreArgs&);
+using AttendKernel = void (*)(const AttendArgs&);
+using PrefillKernel = void (*)(const PrefillArgs&);
+
+ScoreKernel score_kernel(KvType type);
+AttendKernel attend_kernel(KvType type);
+PrefillKernel prefill_kernel(KvType type);
+
+}  // namespace quest::cpu

@@ -1,0 +1,94 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "quest/paged_kv.h"
+
+namespace quest::cpu {
+
+/// The SIMD kernels: single-threaded functions over plain pointers. They know pages, not batches or
+/// threads; none allocates. Pointers to cached data need the alignment of their element only.
+
+/// Pages of one KV head of one layer.
+struct HeadPages {
+  const std::byte* k = nullptr;         ///< page p: k + p * stride, [head_dim, page_size]
+  const std::byte* v = nullptr;         ///< page p: v + p * stride, [page_size, head_dim]
+  std::int64_t stride = 0;              ///< bytes between physical pages
+  const std::int32_t* table = nullptr;  ///< physical page of each logical page
+  std::int32_t page_size = 0;
+  std::int32_t head_dim = 0;
+};
+
+/// Scores of the logical pages [first, first + count): each row of coefficients times the summary
+/// (SPEC S3.1). A page's score does not depend on `first` or `count`, so any split of the work
+/// gives the same bits.
+struct ScoreArgs {
+  const std::byte* summaries = nullptr;  ///< of one KV head: [num_pages, 2, head_dim]
+  std::int64_t stride = 0;               ///< bytes between the summaries of physical pages
+  const std::int32_t* table = nullptr;
+  std::int32_t head_dim = 0;
+  const float* coefficients = nullptr;  ///< [rows, 2, head_dim]
+  std::int32_t rows = 0;
+  std::int32_t first = 0;
+  std::int32_t count = 0;
+  float* scores = nullptr;  ///< score of row i, page p at scores[i * scores_stride + p]
+  std::int64_t scores_stride = 0;
+};
+
+/// Attention of the query heads of one KV head over a list of pages, as a partial result
+/// (SPEC S5.4): o = Σ exp(logit - max) · v, not divided by sum. Nothing read: (0, -inf, 0).
+struct AttendArgs {
+  HeadPages pages;
+  const float* q = nullptr;  ///< [heads, head_dim]
+  std::int32_t heads = 0;
+  float scale = 1;
+  /// Logical pages to read; null for first, first + 1, …
+  const std::int32_t* list = nullptr;
+  std::int32_t first = 0;
+  std::int32_t count = 0;
+  std::int32_t last_tokens = 0;  ///< valid tokens of the last page of the list; others are full
+  float* o = nullptr;            ///< [heads, head_dim]
+  float* max = nullptr;          ///< [heads]
+  float* sum = nullptr;          ///< [heads]
+  float* scratch = nullptr;      ///< attend_scratch_floats, 64-byte aligned
+};
+
+/// Dense causal attention of consecutive positions, complete: rows first_position … + rows - 1,
+/// each seeing the keys up to itself.
+struct PrefillArgs {
+  HeadPages pages;
+  const float* q = nullptr;  ///< row i, head g: q + i * q_stride + g * head_dim
+  std::int64_t q_stride = 0;
+  float* out = nullptr;  ///< the same layout
+  std::int64_t out_stride = 0;
+  std::int32_t heads = 0;
+  std::int32_t rows = 0;  ///< rows * heads ≤ the `virtual_rows` that scratch was sized for
+  std::int64_t first_position = 0;
+  float scale = 1;
+  float* scratch = nullptr;  ///< prefill_scratch_floats, 64-byte aligned
+};
+
+/// Kernels of one element type and instruction set.
+struct Kernels {
+  void (*score)(const ScoreArgs&) = nullptr;
+  void (*attend)(const AttendArgs&) = nullptr;
+  void (*prefill)(const PrefillArgs&) = nullptr;
+};
+
+/// The kernels of the widest instruction set that this machine has (or that a test has chosen).
+Kernels kernels_for(KvType type);
+
+/// Scratch that one thread needs for `attend` and `prefill`.
+std::int64_t attend_scratch_floats(std::int32_t head_dim);
+std::int64_t prefill_scratch_floats(std::int32_t virtual_rows, std::int32_t head_dim);
+
+/// Query heads that `attend` serves in one pass over the pages; more heads take several passes.
+inline constexpr std::int32_t kMaxHeadsInPass = 8;
+/// Tokens whose logits are held at once.
+inline constexpr std::int32_t kAttendRun = 256;
+/// Floats between the logits of two heads: a run and a cache line, to spread over the cache sets.
+inline constexpr std::int32_t kAttendLogitStride = kAttendRun + 16;
+
+}  // namespace quest::cpu

@@ -1,0 +1,93 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "attention/cpu/kernels.h"
+#include "attention/cpu/step_space.h"
+#include "quest/attention.h"
+#include "quest/team.h"
+
+namespace quest::cpu {
+
+/// One thread's part of one layer: append → summarise → score → select → attend. Every member of
+/// the team makes one and calls `run`; they meet only in barriers and work counters.
+class LayerRun {
+ public:
+  LayerRun(StepSpace& space, const KvCache& cache, const SelectionPolicy& policy,
+           const Kernels& kernels, const LayerInput& input, Team& team, int thread);
+
+  /// `seconds` is written by thread 0 alone.
+  void run(StageSeconds& seconds);
+
+ private:
+  /// One (row, KV head).
+  struct List {
+    std::int32_t row;
+    std::int32_t head;
+    const RequestPlan& request;
+    const RowPlan& plan;
+  };
+
+  // Adds the time since the last call to `total`; on thread 0 only.
+  void lap(double& total);
+  std::int64_t budget(std::int32_t head) const;
+  /// Calls body(list) for all lists of the layer, rows first, in the same order on every thread.
+  template <class Body>
+  void for_each_list(const Body& body) const;
+  template <class Body>
+  void for_each_scored(const Body& body) const;
+  template <class Body>
+  void for_each_written(const Body& body) const;
+  HeadPages head_pages(const RequestPlan& request, std::int32_t head) const;
+  const float* query(std::int32_t row, std::int32_t head) const;
+  float* output(std::int32_t row, std::int32_t head) const;
+
+  void survey();
+  void append();
+  void summarise();
+  void score_split();
+  void select_split(StageSeconds& seconds);
+  void score_and_select_whole(StageSeconds& seconds);
+  void fold_queries(const List& list);
+  void score(const List& list, float* scores, std::int32_t first, std::int32_t count);
+  void select(const List& list, const float* scores);
+  void report_nan(const List& list);
+
+  void attend_lists();
+  void attend_part(const List& list, std::int64_t list_first, std::int64_t begin, std::int64_t end);
+  void merge_fragments(const List& list, int first_thread, int last_thread);
+  void attend_tiles();
+  std::int32_t list_pages(const List& list) const;
+  std::int64_t share(std::int64_t total, int thread) const { return total * thread / splits_; }
+
+  StepSpace& space_;
+  const StepPlan& plan_;
+  const CacheShape& shape_;
+  const SelectionPolicy& policy_;
+  const Kernels& kernels_;
+  const LayerInput& input_;
+  Team& team_;
+  const int thread_;
+  const int threads_;
+  ThreadSpace& own_;
+  const PagedKv kv_;
+  const std::int32_t score_rows_;
+
+  // What the layer holds, found by `survey`.
+  std::int64_t scored_lists_ = 0;
+  std::int64_t scored_pages_ = 0;  ///< their pages but for the rows' own
+  bool scores_need_append_ = false;
+  std::int64_t tiles_ = 0;
+
+  std::int64_t list_pages_total_ = 0;
+  int splits_ = 1;  ///< threads that the pages of the lists are divided between
+  std::chrono::steady_clock::time_point last_lap_;
+};
+
+/// Adds what a layer has read, once all its lists are selected (SPEC S8).
+void count_layer(const StepSpace& space, const CacheShape& shape, const SelectionPolicy& policy,
+                 std::int32_t layer, AttentionCounters& counters);
+
+}  // namespace quest::cpu

@@ -1,0 +1,147 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+
+// Per-target include guard.
+#if defined(QUEST_ATTENTION_CPU_SCORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QUEST_ATTENTION_CPU_SCORE_INL_H_
+#undef QUEST_ATTENTION_CPU_SCORE_INL_H_
+#else
+#define QUEST_ATTENTION_CPU_SCORE_INL_H_
+#endif
+
+#include "attention/cpu/kernels.h"
+#include "attention/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace quest::cpu::HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_SCALAR
+
+/// Stores the sums of the lanes of four vectors to `out`: one lane is its own sum.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void store_sums_of_four(D d, V a, V b, V c, V e, float* out) {
+  hn::StoreU(a, d, out);
+  hn::StoreU(b, d, out + 1);
+  hn::StoreU(c, d, out + 2);
+  hn::StoreU(e, d, out + 3);
+}
+
+#else
+
+/// Adds upper halves to lower halves until one 128-bit block is left.
+template <class D>
+HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> sum_of_blocks(D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return sum_of_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+/// Stores the sums of the lanes of four vectors to `out`. Every vector goes through the same tree.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void store_sums_of_four(D d, V a, V b, V c, V e, float* out) {
+  const hn::Repartition<std::uint64_t, D> d64;
+  const V ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  const V ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
+  const auto ab64 = hn::BitCast(d64, ab);
+  const auto ce64 = hn::BitCast(d64, ce);
+  const V lower = hn::BitCast(d, hn::InterleaveLower(d64, ab64, ce64));
+  const V upper = hn::BitCast(d, hn::InterleaveUpper(d64, ab64, ce64));
+  hn::StoreU(sum_of_blocks(d, hn::Add(lower, upper)), hn::CappedTag<float, 4>(), out);
+}
+
+#endif  // HWY_TARGET == HWY_SCALAR
+
+template <class Format>
+HWY_INLINE const typename Format::Element* summary_of(const ScoreArgs& args, std::int32_t page) {
+  return reinterpret_cast<const typename Format::Element*>(
+      args.summaries + std::int64_t{args.table[page]} * args.stride);
+}
+
+/// kRows rows of coefficients against pages [first, first + kPages), of which the first `valid`
+/// exist. The missing ones repeat the last, so that the arithmetic of a page is always the same.
+template <class Format, int kRows, int kPages>
+HWY_INLINE void score_pages(const ScoreArgs& args, const float* HWY_RESTRICT coefficients,
+                            std::int32_t first, std::int32_t valid, float* HWY_RESTRICT scores) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  using Element = typename Format::Element;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  const std::int32_t length = 2 * args.head_dim;
+  const Element* summary[kPages];
+  V sum[kRows][kPages];
+  QUEST_UNROLL
+  for (int p = 0; p < kPages; ++p) {
+    summary[p] = summary_of<Format>(args, first + HWY_MIN(p, valid - 1));
+    QUEST_UNROLL
+    for (int r = 0; r < kRows; ++r) sum[r][p] = hn::Zero(d);
+  }
+  for (std::int32_t j = 0; j < length; j += kLanes) {
+    V c[kRows];
+    QUEST_UNROLL
+    for (int r = 0; r < kRows; ++r) c[r] = hn::LoadU(d, coefficients + r * length + j);
+    QUEST_UNROLL
+    for (int p = 0; p < kPages; ++p) {
+      const V x = load_wide(d, Format(), summary[p] + j);
+      QUEST_UNROLL
+      for (int r = 0; r < kRows; ++r) sum[r][p] = hn::MulAdd(c[r], x, sum[r][p]);
+    }
+  }
+  QUEST_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    float* row = scores + r * args.scores_stride + first;
+    QUEST_UNROLL
+    for (int p = 0; p < kPages; p += 4) {
+      float four[4];
+      float* to = p + 4 <= valid ? row + p : four;
+      store_sums_of_four(d, sum[r][p], sum[r][p + 1], sum[r][p + 2], sum[r][p + 3], to);
+      if (to == four) {
+        for (int i = p; i < valid; ++i) row[i] = four[i - p];
+      }
+    }
+  }
+}
+
+template <class Format, int kRows>
+void score_rows(const ScoreArgs& args, const float* coefficients, float* scores) {
+  constexpr int kPages = (kRows == 1 && kRegisters == 32) ? 8 : 4;
+  const std::int32_t end = args.first + args.count;
+  const std::int32_t bytes =
+      2 * args.head_dim * static_cast<std::int32_t>(sizeof(typename Format::Element));
+  for (std::int32_t page = args.first; page < end; page += kPages) {
+    const std::int32_t ahead_end = HWY_MIN(end, page + 2 * kPages);
+    for (std::int32_t ahead = page + kPages; ahead < ahead_end; ++ahead) {
+      const auto* line = reinterpret_cast<const std::byte*>(summary_of<Format>(args, ahead));
+      for (std::int32_t i = 0; i < bytes; i += 64) hwy::Prefetch(line + i);
+    }
+    score_pages<Format, kRows, kPages>(args, coefficients, page, HWY_MIN(kPages, end - page),
+                                       scores);
+  }
+}
+
+template <class Format>
+void score(const ScoreArgs& args) {
+  const std::int64_t length = std::int64_t{2} * args.head_dim;
+  constexpr std::int32_t kMost = kRegisters == 32 ? 4 : 2;
+  for (std::int32_t row = 0; row < args.rows;) {
+    const float* coefficients = args.coefficients + row * length;
+    float* scores = args.scores + row * args.scores_stride;
+    const std::int32_t rows = HWY_MIN(args.rows - row, kMost);
+    if (rows >= 4) {
+      score_rows<Format, 4>(args, coefficients, scores);
+      row += 4;
+    } else if (rows >= 2) {
+      score_rows<Format, 2>(args, coefficients, scores);
+      row += 2;
+    } else {
+      score_rows<Format, 1>(args, coefficients, scores);
+      row += 1;
+    }
+  }
+}
+
+}  // namespace quest::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,256 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+// The CPU backend against the reference over a sampled grid of shapes, policies and batches.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "attention/cpu_harness.h"
+
+namespace quest::test {
+namespace {
+
+constexpr double kTolerance = 2e-5;
+
+struct GridCase {
+  CacheShape shape;
+  std::int32_t group = 1;
+  SelectionPolicy policy;
+  std::vector<Request> requests;
+  int threads = 1;
+  int steps = 1;
+  Values values = Values::kUniform;
+  std::uint32_t seed = 1;
+
+  std::string describe() const {
+    std::ostringstream text;
+    text << "page_size " << shape.page_size << " head_dim " << shape.head_dim << " kv_heads "
+         << shape.num_kv_heads << " group " << group << " type " << name_of(shape.type) << " mode "
+         << name_of(policy.group_mode) << " dense " << policy.dense << " budget " << policy.budget
+         << " threads " << threads << " seed " << seed << " requests";
+    for (const Request& r : requests) {
+      text << ' ' << r.history << '+' << r.rows << (r.sparse ? "s" : "d");
+    }
+    return text.str();
+  }
+};
+
+struct Tally {
+  int lists = 0;
+  int different = 0;
+};
+
+/// Compares one layer; rows whose page lists differ are counted, and their outputs left alone.
+void compare_layer(const Side& got, const Side& want, std::size_t layer, std::int32_t group,
+                   Tally& tally) {
+  const CacheShape& shape = got.cache.shape();
+  const SelectedPages& a = got.selections[layer];
+  const SelectedPages& b = want.selections[layer];
+  ASSERT_EQ(a.indptr.size(), b.indptr.size());
+  for (std::size_t list = 0; list + 1 < a.indptr.size(); ++list) {
+    ++tally.lists;
+    const bool same =
+        std::equal(a.pages.begin() + a.indptr[list], a.pages.begin() + a.indptr[list + 1],
+                   b.pages.begin() + b.indptr[list], b.pages.begin() + b.indptr[list + 1]);
+    if (!same) {
+      ++tally.different;
+      continue;
+    }
+    for (std::int32_t h = 0; h < group; ++h) {
+      const std::size_t offset =
+          (list * static_cast<std::size_t>(group) + static_cast<std::size_t>(h)) *
+          static_cast<std::size_t>(shape.head_dim);
+      const double error = relative_error(got.outputs[layer].data() + offset,
+                                          want.outputs[layer].data() + offset, shape.head_dim);
+      ASSERT_LE(error, kTolerance) << "layer " << layer << " list " << list << " head " << h;
+    }
+  }
+}
+
+void check(const GridCase& grid, Tally& tally) {
+  SCOPED_TRACE(grid.describe());
+  Side cpu(grid.shape, grid.group, grid.policy, make_cpu_backend, grid.threads, grid.values);
+  Side reference(grid.shape, grid.group, grid.policy, make_reference_backend, 1, grid.values);
+  for (std::size_t i = 0; i < grid.requests.size(); ++i) {
+    const auto seed = grid.seed + 1000 * static_cast<std::uint32_t>(i);
+    cpu.add(grid.requests[i], seed);
+    reference.add(grid.requests[i], seed);
+  }
+  for (int step = 0; step < grid.steps; ++step) {
+    const auto seed = grid.seed + 77777 * static_cast<std::uint32_t>(step + 1);
+    cpu.step(seed);
+    reference.step(seed);
+    const int different = tally.different;
+    for (std::size_t layer = 0; layer < cpu.outputs.size(); ++layer) {
+      compare_layer(cpu, reference, layer, grid.group, tally);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    // Unions of different lists may differ in size.
+    if (tally.different == different) {
+      EXPECT_TRUE(equal_counts(cpu.backend->counters(), reference.backend->counters()));
+    }
+  }
+}
+
+SelectionPolicy policy_of(GroupMode mode, std::int64_t budget) {
+  SelectionPolicy policy;
+  policy.group_mode = mode;
+  policy.budget = budget;
+  policy.dense_layers = 0;
+  policy.sinks = 4;
+  policy.window = 12;
+  return policy;
+}
+
+constexpr std::int32_t kPageSizes[] = {8, 16, 32, 64};
+constexpr std::int32_t kHeadDims[] = {64, 80, 96, 128, 256};
+constexpr std::int32_t kGroups[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
+constexpr int kThreads[] = {1, 2, 3, 8};
+constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16};
+constexpr GroupMode kModes[] = {GroupMode::kPerHead, GroupMode::kGroupMax, GroupMode::kGroupMean,
+                                GroupMode::kGroupSoftmax, GroupMode::kQuota};
+
+template <class T, std::size_t N>
+T pick(const T (&from)[N], std::mt19937& random) {
+  return from[random() % N];
+}
+
+/// Every page size, head size, type and tail length; dense and sparse single rows.
+TEST(Grid, Decode_MatchesReferenceForEveryShapeAndTail) {
+  std::mt19937 random(20240601);
+  Tally tally;
+  for (const std::int32_t page_size : kPageSizes) {
+    for (const std::int32_t head_dim : kHeadDims) {
+      for (const KvType type : kTypes) {
+        GridCase grid;
+        grid.group = pick(kGroups, random);
+        grid.policy = policy_of(pick(kModes, random), 3 * page_size);
+        grid.threads = pick(kThreads, random);
+        grid.seed = static_cast<std::uint32_t>(random());
+        const std::int64_t pages = 5 + static_cast<std::int64_t>(random() % 3);
+        for (const std::int64_t tail : {1, page_size - 1, page_size, page_size + 1}) {
+          grid.requests.push_back({pages * page_size + tail - 1, 1, random() % 4 != 0});
+        }
+        grid.requests.push_back({0, 1, true});
+        grid.requests.push_back({pages, 0, true});
+        grid.shape = {1, 2, head_dim, page_size, type, pages_needed(grid.requests, page_size)};
+        check(grid, tally);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+  EXPECT_LE(tally.different * 200, tally.lists) << tally.different << " of " << tally.lists;
+}
+
+/// Every group size in every mode; integers make scores exact, so lists must be equal wherever
+/// dividing by the group is exact too.
+TEST(Grid, Selection_ListsAreEqualOnExactScores) {
+  std::mt19937 random(7);
+  for (const GroupMode mode : kModes) {
+    if (mode == GroupMode::kGroupSoftmax) continue;
+    for (const std::int32_t group : {1, 2, 4, 8}) {
+      for (const KvType type : kTypes) {
+        Tally tally;
+        GridCase grid;
+        grid.group = group;
+        const std::int32_t page_size = pick(kPageSizes, random);
+        grid.policy = policy_of(mode, 6 * page_size);
+        grid.policy.beta = group % 2 == 0 ? 1.0F : 0.5F;
+        grid.threads = pick(kThreads, random);
+        grid.values = Values::kIntegers;
+        grid.seed = static_cast<std::uint32_t>(random());
+        grid.requests = {{12 * page_size + 3, 1, true}, {20 * page_size - 1, 1, true}};
+        grid.shape = {1, 3, 64, page_size, type, pages_needed(grid.requests, page_size)};
+        check(grid, tally);
+        if (HasFatalFailure()) return;
+        EXPECT_EQ(tally.different, 0) << grid.describe();
+      }
+    }
+  }
+}
+
+/// All five modes with odd groups, several steps and layers, a dense layer among them.
+TEST(Grid, Sparse_SeveralLayersAndStepsMatchReference) {
+  std::mt19937 random(99);
+  Tally tally;
+  for (const GroupMode mode : kModes) {
+    for (const std::int32_t group : {3, 5, 7}) {
+      GridCase grid;
+      grid.group = group;
+      grid.policy = policy_of(mode, 64);
+      grid.policy.dense_layers = 1;
+      grid.threads = pick(kThreads, random);
+      grid.seed = static_cast<std::uint32_t>(random());
+      grid.requests = {{150, 1, true}, {62, 1, true}, {300, 1, true}, {3, 1, false}};
+      grid.steps = 3;
+      grid.shape = {3, 2, 64, 16, KvType::kF16, pages_needed(grid.requests, 16, grid.steps)};
+      check(grid, tally);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_LE(tally.different * 200, tally.lists) << tally.different << " of " << tally.lists;
+}
+
+/// Dense rows in one chunk or many, over a history or none, with other requests beside them.
+TEST(Grid, Prefill_MatchesReferenceInAnyChunks) {
+  std::mt19937 random(4);
+  Tally tally;
+  for (const std::int32_t page_size : kPageSizes) {
+    for (const std::int32_t head_dim : kHeadDims) {
+      GridCase grid;
+      grid.group = pick(kGroups, random);
+      grid.policy = policy_of(GroupMode::kGroupMean, 2 * page_size);
+      grid.threads = pick(kThreads, random);
+      grid.seed = static_cast<std::uint32_t>(random());
+      grid.requests = {{0, 1 + static_cast<std::int32_t>(random() % 40), false},
+                       {static_cast<std::int64_t>(random() % 70), 19, false},
+                       {page_size * 3 + 1, 1, true},
+                       {17, 2, false}};
+      grid.steps = 3;
+      grid.shape = {1,
+                    static_cast<std::int32_t>(1 + random() % 3),
+                    head_dim,
+                    page_size,
+                    pick(kTypes, random),
+                    pages_needed(grid.requests, page_size, grid.steps)};
+      check(grid, tally);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+/// A chunk longer than one widened run of keys.
+TEST(Grid, Prefill_LongerThanOneRun) {
+  for (const std::int32_t head_dim : {64, 256}) {
+    Tally tally;
+    GridCase grid;
+    grid.group = 2;
+    grid.threads = 2;
+    grid.requests = {{250, 330, false}};
+    grid.shape = {1, 1, head_dim, 16, KvType::kF16, pages_needed(grid.requests, 16)};
+    check(grid, tally);
+  }
+}
+
+/// Several rows of one request, each selecting on its own (SPEC S5.5).
+TEST(Grid, SparseRows_EachRowSelectsForItself) {
+  std::mt19937 random(12);
+  Tally tally;
+  for (const GroupMode mode : kModes) {
+    for (const int threads : kThreads) {
+      GridCase grid;
+      grid.group = pick(kGroups, random);
+      grid.policy = policy_of(mode, 48);
+      grid.threads = threads;
+      grid.seed = static_cast<std::uint32_t>(random());
+      grid.requests = {{200, 9, true}, {90, 2, true}, {20, 21, true}, {0, 3, true}};
+      grid.shape = {2, 2, 64, 16, KvType::kF16, pages_needed(grid.requests, 16)};
+      grid.policy.dense_layers = 1;
+      check(grid, tally);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_LE(tally.different * 200, tally.lists) << tally.different << " of " << tally.lists;
+}
+
+}  // namespace
+}  // namespace quest::test

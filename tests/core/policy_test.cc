@@ -1,0 +1,137 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#include "quest/policy.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "quest/counters.h"
+#include "quest/error.h"
+
+namespace quest {
+namespace {
+
+constexpr std::int64_t kEverything = std::numeric_limits<std::int64_t>::max();
+
+/// Message of the refusal of the default policy changed by `change`; 2 layers, 3 KV heads, S = 16.
+std::string refusal(const std::function<void(SelectionPolicy&)>& change) {
+  SelectionPolicy policy;
+  change(policy);
+  try {
+    validate(policy, 2, 3, 16);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Policy, BudgetBelowOnePageIsRefusedWithTheRemedy) {
+  EXPECT_EQ(refusal([](auto& p) { p.budget = 8; }),
+            "budget 8 is less than one page of 16 tokens; give at least 16");
+  EXPECT_EQ(refusal([](auto& p) { p.budget = 0; }),
+            "budget 0 is less than one page of 16 tokens; give at least 16");
+  EXPECT_EQ(refusal([](auto& p) { p.budget = -5; }),
+            "budget -5 is less than one page of 16 tokens; give at least 16");
+  EXPECT_EQ(refusal([](auto& p) { p.budget = 16; }), "accepted");
+}
+
+TEST(Policy, NegativeCountsAreRefused) {
+  EXPECT_EQ(refusal([](auto& p) { p.sinks = -1; }), "sinks -1 is negative; give 0 or more");
+  EXPECT_EQ(refusal([](auto& p) { p.window = -2; }), "window -2 is negative; give 0 or more");
+  EXPECT_EQ(refusal([](auto& p) { p.dense_layers = -3; }),
+            "dense_layers -3 is negative; give 0 or more");
+}
+
+TEST(Policy, BetaOutsideZeroToOneIsRefused) {
+  EXPECT_EQ(refusal([](auto& p) { p.beta = 1.5F; }),
+            "beta 1.5 is outside [0, 1]; give 1 for the bound or less to temper");
+  EXPECT_NE(refusal([](auto& p) { p.beta = -0.25F; }), "accepted");
+  EXPECT_NE(refusal([](auto& p) { p.beta = std::nanf(""); }), "accepted");
+  EXPECT_EQ(refusal([](auto& p) { p.beta = 0; }), "accepted");
+  EXPECT_EQ(refusal([](auto& p) { p.beta = 1; }), "accepted");
+}
+
+TEST(Policy, BudgetTableIsCheckedEntryByEntry) {
+  EXPECT_EQ(refusal([](auto& p) { p.budget_table.assign(5, 64); }),
+            "budget_table has 5 entries; give 2 layers x 3 KV heads = 6");
+  EXPECT_EQ(refusal([](auto& p) { p.budget_table = {64, 64, 64, 64, 8, 64}; }),
+            "budget_table[layer 1, KV head 1] 8 is less than one page of 16 tokens; give at least "
+            "16, or -1 to read everything");
+  EXPECT_EQ(refusal([](auto& p) {
+              p.budget_table = {64, SelectionPolicy::kDenseBudget, 64, 16, 64, 64};
+            }),
+            "accepted");
+}
+
+TEST(Policy, PageBudget_WholePagesAfterTheDenseLayers) {
+  SelectionPolicy policy;
+  policy.budget = 100;
+  EXPECT_EQ(policy.page_budget(0, 0, 3, 16), kEverything);
+  EXPECT_EQ(policy.page_budget(1, 2, 3, 16), kEverything);
+  EXPECT_EQ(policy.page_budget(2, 0, 3, 16), 6);
+  EXPECT_EQ(policy.page_budget(2, 0, 3, 64), 1);
+  policy.dense = true;
+  EXPECT_EQ(policy.page_budget(2, 0, 3, 16), kEverything);
+}
+
+TEST(Policy, PageBudget_TableReplacesBudgetAndDenseLayers) {
+  SelectionPolicy policy;
+  policy.budget_table = {32, 48, SelectionPolicy::kDenseBudget, 64};
+  EXPECT_EQ(policy.page_budget(0, 0, 2, 16), 2);
+  EXPECT_EQ(policy.page_budget(0, 1, 2, 16), 3);
+  EXPECT_EQ(policy.page_budget(1, 0, 2, 16), kEverything);
+  EXPECT_EQ(policy.page_budget(1, 1, 2, 16), 4);
+}
+
+TEST(Policy, PaperIsThePlainPolicy) {
+  const SelectionPolicy policy = SelectionPolicy::paper(2048);
+  EXPECT_EQ(policy.budget, 2048);
+  EXPECT_EQ(policy.group_mode, GroupMode::kPerHead);
+  EXPECT_EQ(policy.beta, 1);
+  EXPECT_EQ(policy.sinks, 0);
+  EXPECT_EQ(policy.window, 0);
+  EXPECT_EQ(policy.dense_layers, 2);
+  EXPECT_FALSE(policy.dense);
+}
+
+TEST(Policy, GroupModeNamesRoundTrip) {
+  for (const char* name : {"per-head", "group-max", "group-mean", "group-softmax", "quota"}) {
+    const auto mode = parse_group_mode(name);
+    ASSERT_TRUE(mode) << name;
+    EXPECT_EQ(name_of(*mode), name);
+  }
+  EXPECT_FALSE(parse_group_mode("mean"));
+  EXPECT_FALSE(parse_group_mode(""));
+}
+
+TEST(Counters, AddEveryField) {
+  AttentionCounters a;
+  a.k_bytes = 1;
+  a.v_bytes = 2;
+  a.summary_bytes = 3;
+  a.dense_bytes = 4;
+  a.pages_read = 5;
+  a.sparse_lists = 6;
+  a.dense_lists = 7;
+  a.seconds = {8, 9, 10, 11, 12};
+  AttentionCounters b = a;
+  b += a;
+  EXPECT_EQ(b.k_bytes, 2);
+  EXPECT_EQ(b.v_bytes, 4);
+  EXPECT_EQ(b.summary_bytes, 6);
+  EXPECT_EQ(b.dense_bytes, 8);
+  EXPECT_EQ(b.pages_read, 10);
+  EXPECT_EQ(b.sparse_lists, 12);
+  EXPECT_EQ(b.dense_lists, 14);
+  EXPECT_EQ(b.seconds.append, 16);
+  EXPECT_EQ(b.seconds.summarise, 18);
+  EXPECT_EQ(b.seconds.score, 20);
+  EXPECT_EQ(b.seconds.select, 22);
+  EXPECT_EQ(b.seconds.attend, 24);
+}
+
+}  // namespace
+}  // namespace quest
