@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(PassKeyCase{"full_attention", {"--dense"}}, PassKeyCase{"default_policy", {}},
                       PassKeyCase{"per_head_128", {"--gqa", "per-head", "--budget", "128"}},
                       PassKeyCase{"group_max_256", {"--gqa", "group-max", "--budget", "256"}}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 TEST_F(Program, BytesReadFallAsTheCostModelSays) {
   const TemporaryFolder folder;
