@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,9 +22,9 @@ struct EngineOptions {
   std::int32_t page_size = 16;
   KvType kv_type = KvType::kF16;
   SelectionPolicy policy;
-  int threads = 0;            ///< 0: all cores
-  std::int32_t chunk = 512;   ///< rows of one prefill step
-  bool reference = false;     ///< scalar oracle instead of the CPU backend; tests only
+  int threads = 0;           ///< 0: all cores
+  std::int32_t chunk = 512;  ///< rows of one prefill step
+  bool reference = false;    ///< scalar oracle instead of the CPU backend; tests only
 };
 
 /// Seconds spent by the engine, attention's stages apart.
@@ -87,9 +88,9 @@ struct Generation {
   std::vector<Token> tokens;
   std::string text;
   FinishReason finish = FinishReason::kLength;
-  double seconds = 0;         ///< decode steps alone
-  std::int64_t steps = 0;     ///< decode steps behind `seconds`
-  EngineCounters counters;    ///< of the decode steps alone
+  double seconds = 0;       ///< decode steps alone
+  std::int64_t steps = 0;   ///< decode steps behind `seconds`
+  EngineCounters counters;  ///< of the decode steps alone
 };
 
 /// One conversation: a sequence in an engine's cache and the logits at its end.
@@ -104,7 +105,8 @@ class Session {
   bool prefill(std::span<const Token> tokens, const Progress& progress = {});
   /// Reads tokens through the sparse path, each position with pages of its own (SPEC S9.1).
   bool feed(std::span<const Token> tokens, const Progress& progress = {});
-  /// Samples and decodes until the end. Needs at least one token read before.
+  /// Samples and decodes until the end. Needs at least one token read before. The last token may
+  /// not be in the cache yet when it returns; the next read or `generate` puts it there first.
   Generation generate(const GenerateOptions& options);
   /// Forgets everything from token `length` on. The next read must come before `generate`.
   void truncate(std::int64_t length);
@@ -115,9 +117,13 @@ class Session {
 
  private:
   bool read(std::span<const Token> tokens, bool sparse, const Progress& progress);
+  void step(std::span<const Token> tokens, bool sparse);
+  void read_last_generated();
+
   Engine& engine_;
   SequenceId sequence_;
   std::vector<float> logits_;
+  std::optional<Token> unread_;  ///< generated but not yet in the cache
 };
 
 }  // namespace quest

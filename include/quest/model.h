@@ -13,11 +13,11 @@ namespace quest {
 /// What a GGUF file says about its model, in the field's terms.
 struct ModelInfo {
   std::string path;
-  std::string name;          ///< general.name, may be empty
-  std::string architecture;  ///< "llama", "qwen2", "qwen3", …
-  std::string rope_scaling;  ///< "none", "linear", "yarn", "llama3"
-  std::string weight_types;  ///< types of the matrices in the file, e.g. "q4_1"
-  std::string compute_types; ///< types they are computed with after re-encoding, e.g. "q8_0"
+  std::string name;           ///< general.name, may be empty
+  std::string architecture;   ///< "llama", "qwen2", "qwen3", …
+  std::string rope_scaling;   ///< "none", "linear", "yarn", "llama3"
+  std::string weight_types;   ///< types of the matrices in the file, e.g. "q4_1"
+  std::string compute_types;  ///< types they are computed with after re-encoding, e.g. "q8_0"
   std::int32_t num_layers = 0;
   std::int32_t num_q_heads = 0;
   std::int32_t num_kv_heads = 0;
@@ -43,7 +43,8 @@ class Model {
  public:
   /// Throws FileError (missing, truncated, malformed: names file and field) or UnsupportedModel
   /// (architecture, sliding window, MoE …: names it).
-  static std::shared_ptr<const Model> load(const std::string& path, const ModelOptions& options = {});
+  static std::shared_ptr<const Model> load(const std::string& path,
+                                           const ModelOptions& options = {});
   ~Model();
 
   const ModelInfo& info() const;

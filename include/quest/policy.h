@@ -14,7 +14,7 @@ enum class GroupMode {
   kPerHead,       ///< each query head picks its budget; the KV head reads the union
   kGroupMax,      ///< a page scores the maximum over the heads
   kGroupMean,     ///< … the mean over the heads
-  kGroupSoftmax,  ///< softmax over page scores for each head, then summed
+  kGroupSoftmax,  ///< softmax over the scores of unforced pages for each head, then summed
   kQuota,         ///< half of the free pages are private picks, the rest goes by mean score
 };
 

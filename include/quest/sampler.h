@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "quest/tokenizer.h"
 
 struct llama_sampler;
+struct llama_token_data;
 
 namespace quest {
 
@@ -22,6 +24,7 @@ struct SamplingOptions {
 /// libllama's sampler chain.
 class Sampler {
  public:
+  /// Throws InvalidArgument for options outside their ranges.
   Sampler(const Tokenizer& tokenizer, const SamplingOptions& options);
   ~Sampler();
   Sampler(const Sampler&) = delete;
@@ -31,6 +34,7 @@ class Sampler {
 
  private:
   llama_sampler* chain_ = nullptr;
+  std::vector<llama_token_data> candidates_;
 };
 
 }  // namespace quest

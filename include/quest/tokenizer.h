@@ -39,7 +39,8 @@ class Tokenizer {
 
   /// True if the file carries a chat template that libllama can render.
   bool has_chat_template() const;
-  /// The messages as prompt text, open for the assistant's next turn. Throws Error without template.
+  /// The messages as prompt text, open for the assistant's next turn. Throws Error without
+  /// template.
   std::string apply_chat_template(std::span<const ChatMessage> messages) const;
 
   const llama_vocab* vocab() const;

@@ -1,13 +1,6 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #include "model/gguf_check.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <limits>
 #include <string_view>
 #include <unordered_set>
@@ -15,6 +8,7 @@
 
 #include "ggml.h"
 #include "model/gguf_metadata.h"
+#include "model/mapped_file.h"
 
 namespace quest {
 
@@ -289,36 +283,6 @@ void check_general_keys(const GgufReader& reader, const GgufKeys& keys) {
   }
 }
 
-/// A file mapped read-only for the time of the check.
-class MappedFile {
- public:
-  explicit MappedFile(const std::string& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0) throw FileError(path + ": cannot open: " + std::strerror(errno));
-    struct stat status {};
-    const bool known = ::fstat(file, &status) == 0;
-    const bool regular = known && S_ISREG(status.st_mode);
-    if (regular && status.st_size > 0) {
-      size_ = static_cast<std::size_t>(status.st_size);
-      data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
-    }
-    const int error = errno;
-    ::close(file);
-    if (known && S_ISDIR(status.st_mode)) throw FileError(path + ": is a directory, not a model");
-    if (!regular) throw FileError(path + ": is not a regular file");
-    if (size_ == 0) throw FileError(path + ": the file is empty");
-    if (data_ == MAP_FAILED) throw FileError(path + ": cannot map: " + std::strerror(error));
-  }
-  ~MappedFile() { ::munmap(data_, size_); }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
-
- private:
-  void* data_ = MAP_FAILED;
-  std::size_t size_ = 0;
-};
-
 }  // namespace
 
 void check_gguf_bytes(std::span<const std::byte> bytes, const std::string& name) {
@@ -334,7 +298,7 @@ void check_gguf_bytes(std::span<const std::byte> bytes, const std::string& name)
 
 void check_gguf(const std::string& path) {
   const MappedFile file(path);
-  check_gguf_bytes(file.bytes(), path);
+  check_gguf_bytes({file.data(), file.size()}, path);
 }
 
 }  // namespace quest

@@ -23,12 +23,11 @@ std::int32_t max_selected_pages(GroupMode mode, std::int32_t group, std::int64_t
 
 /// Work space of one thread. Calls within the reserved size allocate nothing; larger ones grow it.
 struct SelectionScratch {
-  std::vector<float> combined;           ///< [pages] one score a page for the whole group
-  std::vector<float> log_probabilities;  ///< [group, pages] of kGroupSoftmax
-  std::vector<std::uint32_t> keys;       ///< [pages] order keys of the candidates
-  std::vector<std::uint32_t> refine;     ///< [pages] for find_threshold
-  std::vector<std::int32_t> picks;       ///< [pages + 1] candidates taken by one head
-  std::vector<std::uint64_t> taken;      ///< [pages / 64] candidates taken by any head
+  std::vector<float> combined;  ///< [pages + padding] one score a candidate for the whole group
+  std::vector<float> log_probabilities;  ///< [group, pages + padding] of kGroupSoftmax
+  std::vector<std::uint32_t> keys;       ///< [pages + padding] order keys of the candidates
+  std::vector<std::uint32_t> refine;     ///< [pages + padding] for find_threshold
+  std::vector<std::uint64_t> taken;      ///< [ceil(pages / 64)] candidates taken so far
 
   void reserve(std::int32_t group, std::int32_t num_pages);
 };

@@ -129,6 +129,16 @@ TEST(GroupSelection, SoftmaxOfInfiniteScoresIsShared) {
   EXPECT_EQ(select(GroupMode::kGroupSoftmax, hopeless, {.budget = 3}), (Pages{0, 1, 3}));
 }
 
+TEST(GroupSelection, HeadsOfOppositeInfinitiesHaveNoMean) {
+  const HeadScores heads{{1, kInfinity, 0, 0}, {1, -kInfinity, 0, 0}};
+  const Rows rows(GroupMode::kQuota, heads, 1);
+  SelectionScratch scratch;
+  Pages pages(3);
+  EXPECT_EQ(select_pages(GroupMode::kQuota, rows.scores, forced_of({.budget = 3}, 4), 3, scratch,
+                         pages.data()),
+            kNanScore);
+}
+
 // Rules that hold in every mode.
 
 TEST(GroupSelection, AllScoresEqual_ForcedPagesStayAndTiesGoToTheLowerPage) {
@@ -196,8 +206,8 @@ TEST(GroupSelection, ReservedScratchIsNotReallocated) {
   scratch.reserve(2, 6);
   const auto addresses = [&] {
     return std::vector<const void*>{scratch.combined.data(), scratch.log_probabilities.data(),
-                                    scratch.keys.data(),     scratch.refine.data(),
-                                    scratch.picks.data(),    scratch.taken.data()};
+                                    scratch.keys.data(), scratch.refine.data(),
+                                    scratch.taken.data()};
   };
   const auto before = addresses();
   for (GroupMode mode : kModes) {

@@ -20,15 +20,35 @@ using Scores = std::vector<float>;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-Pages top_k(const Scores& scores, std::int32_t k) {
-  std::vector<std::uint32_t> keys(scores.size());
-  EXPECT_TRUE(make_order_keys(scores, keys.data()));
-  std::vector<std::uint32_t> refine;
-  Pages pages(static_cast<std::size_t>(k) + 1);
-  const std::int32_t count = list_passing(keys, find_threshold(keys, k, refine), 0, pages.data());
-  EXPECT_EQ(count, k);
-  pages.resize(static_cast<std::size_t>(k));
+/// Keys of the scores with room for the padding, which is poisoned beforehand.
+std::vector<std::uint32_t> keys_of(const Scores& scores, KeyRange& range) {
+  std::vector<std::uint32_t> keys(scores.size() + kKeyPadding, ~0U);
+  range = make_order_keys(scores, keys.data());
+  return keys;
+}
+
+Pages pages_of(const std::vector<std::uint64_t>& marks) {
+  Pages pages;
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(marks.size() * 64); ++i) {
+    if ((marks[static_cast<std::size_t>(i / 64)] >> (i % 64) & 1U) != 0) pages.push_back(i);
+  }
   return pages;
+}
+
+Pages top_k_of_keys(const std::vector<std::uint32_t>& keys, std::size_t count, std::int32_t k,
+                    KeyRange range) {
+  std::vector<std::uint32_t> refine(keys.size(), ~0U);
+  std::vector<std::uint64_t> marks((count + 63) / 64, 0);
+  mark_passing(keys.data(), count, find_threshold(keys.data(), count, k, range, refine.data()),
+               marks.data());
+  return pages_of(marks);
+}
+
+Pages top_k(const Scores& scores, std::int32_t k) {
+  KeyRange range;
+  const auto keys = keys_of(scores, range);
+  EXPECT_FALSE(range.nan);
+  return top_k_of_keys(keys, scores.size(), k, range);
 }
 
 Pages sorted_top_k(const Scores& scores, std::int32_t k) {
@@ -87,32 +107,46 @@ TEST(TopK, NegativeZeroTiesWithZero) {
 
 TEST(TopK, NaNOfEitherSignIsFlagged) {
   for (const float nan : {std::nanf(""), -std::nanf("")}) {
-    for (std::size_t place : {0U, 7U, 99U}) {
+    for (std::size_t place = 0; place < 100; ++place) {
       Scores scores(100, 1.0F);
       scores[place] = nan;
-      std::vector<std::uint32_t> keys(scores.size());
-      EXPECT_FALSE(make_order_keys(scores, keys.data())) << place;
+      KeyRange range;
+      keys_of(scores, range);
+      EXPECT_TRUE(range.nan) << place;
+      EXPECT_TRUE(has_nan(scores)) << place;
     }
   }
+  EXPECT_FALSE(has_nan(Scores(100, kInfinity)));
 }
 
 TEST(TopK, NoScoreHasTheExcludedKey) {
+  KeyRange range;
   const Scores scores{-kInfinity, std::numeric_limits<float>::lowest(), -0.0F};
-  std::vector<std::uint32_t> keys(scores.size());
-  ASSERT_TRUE(make_order_keys(scores, keys.data()));
-  for (std::uint32_t key : keys) EXPECT_GT(key, kExcludedKey);
+  const auto keys = keys_of(scores, range);
+  EXPECT_GT(range.low, kExcludedKey);
+  for (std::size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(keys[i] == kExcludedKey, i >= 3) << i;
 }
 
-TEST(TopK, ScratchOfEnoughSizeIsNotReallocated) {
-  std::vector<std::uint32_t> keys(5000);
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    keys[i] = static_cast<std::uint32_t>(i * 2654435761U);
+TEST(TopK, ExcludedKeysAreNeverChosen) {
+  const Scores scores(200, -kInfinity);
+  KeyRange range;
+  auto keys = keys_of(scores, range);
+  for (std::size_t i = 0; i < 200; ++i) {
+    if (i % 3 != 0) keys[i] = kExcludedKey;
   }
+  Pages expected;
+  for (std::int32_t i = 0; i < 67; ++i) expected.push_back(3 * i);
+  EXPECT_EQ(top_k_of_keys(keys, 200, 67, range), expected);
+}
+
+TEST(TopK, MarksAlreadySetStay) {
+  KeyRange range;
+  const auto keys = keys_of({1, 5, 3}, range);
   std::vector<std::uint32_t> refine(keys.size());
-  const std::uint32_t* const before = refine.data();
-  find_threshold(keys, 100, refine);
-  EXPECT_EQ(refine.data(), before);
-  EXPECT_EQ(refine.size(), keys.size());
+  std::vector<std::uint64_t> marks{1};
+  mark_passing(keys.data(), 3, find_threshold(keys.data(), 3, 1, range, refine.data()),
+               marks.data());
+  EXPECT_EQ(pages_of(marks), (Pages{0, 1}));
 }
 
 /// Scores of several shapes: a few values with many ties, every bit pattern, and a bell curve.

@@ -1,0 +1,198 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#include "common_options.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <sstream>
+
+#include "quest/error.h"
+
+namespace quest::cli {
+namespace {
+
+constexpr std::int32_t kPageSizes[] = {8, 16, 32, 64};
+
+std::string quoted(const std::string& text) { return "'" + text + "'"; }
+
+std::int32_t checked_page_size(std::int32_t page_size) {
+  for (const std::int32_t allowed : kPageSizes) {
+    if (page_size == allowed) return page_size;
+  }
+  throw InvalidArgument("--page-size " + std::to_string(page_size) +
+                        " is not available; use 8, 16, 32 or 64");
+}
+
+KvType checked_kv_type(const std::string& text) {
+  const std::optional<KvType> type = parse_kv_type(text);
+  if (!type)
+    throw InvalidArgument("--kv " + quoted(text) + " is not available; use f32, f16 or bf16");
+  return *type;
+}
+
+GroupMode checked_group_mode(const std::string& text) {
+  const std::optional<GroupMode> mode = parse_group_mode(text);
+  if (!mode) {
+    throw InvalidArgument(
+        "--gqa " + quoted(text) +
+        " is unknown; use per-head, group-max, group-mean, group-softmax or quota");
+  }
+  return *mode;
+}
+
+// --paper chooses another set of defaults; what the user names himself wins over both.
+SelectionPolicy checked_policy(const CommonOptions& options) {
+  const std::int64_t budget = options.budget.value_or(SelectionPolicy{}.budget);
+  if (budget < options.page_size) {
+    throw InvalidArgument("--budget " + std::to_string(budget) + " is below one page of " +
+                          std::to_string(options.page_size) + " tokens; give at least one page");
+  }
+  SelectionPolicy policy = options.paper ? SelectionPolicy::paper(budget) : SelectionPolicy{};
+  policy.budget = budget;
+  policy.dense = options.dense;
+  policy.sinks = options.sinks.value_or(policy.sinks);
+  policy.window = options.window.value_or(policy.window);
+  policy.dense_layers = options.dense_layers.value_or(policy.dense_layers);
+  policy.beta = options.beta.value_or(policy.beta);
+  if (options.gqa) policy.group_mode = checked_group_mode(*options.gqa);
+  require_at_least("--sinks", policy.sinks, 0);
+  require_at_least("--window", policy.window, 0);
+  require_at_least("--dense-layers", policy.dense_layers, 0);
+  if (!(policy.beta >= 0 && policy.beta <= 1)) {
+    throw InvalidArgument("--beta " + std::to_string(policy.beta) + " must lie between 0 and 1");
+  }
+  return policy;
+}
+
+void check_sampling(const SamplingOptions& sampling) {
+  const auto require = [](bool valid, const char* flag, float value, const char* range) {
+    if (!valid) {
+      throw InvalidArgument(std::string(flag) + " " + std::to_string(value) + " must be " + range);
+    }
+  };
+  require(sampling.temperature >= 0 && std::isfinite(sampling.temperature), "--temperature",
+          sampling.temperature, "0 (greedy) or more");
+  require_at_least("--top-k", sampling.top_k, 0);
+  require(sampling.top_p > 0 && sampling.top_p <= 1, "--top-p", sampling.top_p,
+          "above 0 and at most 1");
+  require(sampling.min_p >= 0 && sampling.min_p <= 1, "--min-p", sampling.min_p, "between 0 and 1");
+}
+
+template <typename T>
+std::string with_default(const char* text, const T& value) {
+  std::ostringstream description;
+  description << text << " [" << value << "]";
+  return description.str();
+}
+
+}  // namespace
+
+void add_model_options(CLI::App& app, CommonOptions& options) {
+  app.add_option("-m,--model", options.model, "GGUF file (default: the packaged model)");
+  app.add_option("-t,--threads", options.threads, "Threads; 0: all cores")->capture_default_str();
+  app.add_flag("--no-reencode{false}", options.reencode,
+               "Keep weight types that are slow on this machine as they are");
+  app.add_flag("--json", options.json, "Print one JSON object on stdout");
+  app.add_option("-o,--output", options.output,
+                 "Write the result to this file, whole or not at all");
+  app.add_flag("-v,--verbose", options.verbose, "Show the log of ggml and llama on stderr");
+}
+
+void add_storage_options(CLI::App& app, CommonOptions& options) {
+  app.add_flag("--long-context", options.long_context,
+               "Allow a context beyond what the model was trained for");
+  app.add_option("--page-size", options.page_size, "Tokens a page: 8, 16, 32 or 64")
+      ->capture_default_str();
+  app.add_option("--kv", options.kv, "Type of cached keys and values: f32, f16 or bf16")
+      ->capture_default_str();
+  app.add_option("--chunk", options.chunk, "Tokens of one prefill step")->capture_default_str();
+}
+
+void add_cache_options(CLI::App& app, CommonOptions& options) {
+  app.add_option("-c,--context", options.context,
+                 "Tokens that prompt and answer may take; 0: what the model was trained for")
+      ->capture_default_str();
+  add_storage_options(app, options);
+}
+
+void add_selection_options(CLI::App& app, CommonOptions& options) {
+  const SelectionPolicy defaults;
+  app.add_option("--sinks", options.sinks,
+                 with_default("First tokens, always read", defaults.sinks));
+  app.add_option("--window", options.window,
+                 with_default("Most recent tokens, always read", defaults.window));
+  app.add_option("--dense-layers", options.dense_layers,
+                 with_default("First layers, with full attention", defaults.dense_layers));
+  app.add_option("--gqa", options.gqa,
+                 with_default("How query heads share pages: per-head, group-max, group-mean, "
+                              "group-softmax or quota",
+                              name_of(defaults.group_mode)));
+  app.add_option("--beta", options.beta,
+                 with_default("Weight of a page's spread in its score, 0 to 1", defaults.beta));
+  app.add_flag("--paper", options.paper,
+               "The Quest paper's plain policy: per-head, beta 1, no sinks, no window");
+}
+
+void add_policy_options(CLI::App& app, CommonOptions& options) {
+  app.add_option("--budget", options.budget,
+                 with_default("Tokens that a head reads each step", SelectionPolicy{}.budget));
+  add_selection_options(app, options);
+  app.add_flag("--dense", options.dense, "Full attention, no selection");
+}
+
+void add_sampling_options(CLI::App& app, CommonOptions& options) {
+  SamplingOptions& sampling = options.sampling;
+  app.add_option("--temperature", sampling.temperature, "0: always the likeliest token")
+      ->capture_default_str();
+  app.add_option("--top-k", sampling.top_k, "Sample from this many tokens; 0: from all")
+      ->capture_default_str();
+  app.add_option("--top-p", sampling.top_p, "Sample from this share of the probability")
+      ->capture_default_str();
+  app.add_option("--min-p", sampling.min_p, "Drop tokens below this share of the likeliest one")
+      ->capture_default_str();
+  app.add_option("--seed", sampling.seed, "Seed of the random choices")->capture_default_str();
+}
+
+EngineOptions engine_options(const CommonOptions& options) {
+  EngineOptions engine;
+  require_at_least("--threads", options.threads, 0);
+  require_at_least("--context", options.context, 0);
+  require_at_least("--chunk", options.chunk, 1);
+  engine.context = options.context;
+  engine.threads = options.threads;
+  engine.chunk = options.chunk;
+  engine.page_size = checked_page_size(options.page_size);
+  engine.kv_type = checked_kv_type(options.kv);
+  engine.policy = checked_policy(options);
+  check_sampling(options.sampling);
+  return engine;
+}
+
+void require_at_least(const char* flag, std::int64_t value, std::int64_t minimum) {
+  if (value >= minimum) return;
+  throw InvalidArgument(std::string(flag) + " " + std::to_string(value) + " must be at least " +
+                        std::to_string(minimum));
+}
+
+std::shared_ptr<const Model> load_model(const CommonOptions& options) {
+  std::string path = options.model.empty() ? default_model_path() : options.model;
+  if (path.empty()) {
+    throw InvalidArgument(
+        "no model: name a GGUF file with -m (the packaged model is not installed)");
+  }
+  ModelOptions model;
+  model.reencode = options.reencode;
+  model.threads = options.threads;
+  return Model::load(path, model);
+}
+
+std::int64_t context_limit(const CommonOptions& options, const ModelInfo& info) {
+  if (options.context == 0) return info.context;
+  if (options.context > info.context && !options.long_context) {
+    throw InvalidArgument("--context " + std::to_string(options.context) + " exceeds the " +
+                          std::to_string(info.context) + " tokens that '" + info.path +
+                          "' was trained for; add --long-context to insist");
+  }
+  return options.context;
+}
+
+}  // namespace quest::cli

@@ -1,0 +1,52 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "json_output.h"
+#include "quest/engine.h"
+
+namespace quest::cli {
+
+class LlamaPeer;
+
+/// What `quest bench decode` measures at one context.
+struct DecodeBenchPlan {
+  std::int64_t context = 0;  ///< tokens in the cache when the last measured token is written
+  std::vector<std::int64_t> budgets;
+  std::int64_t tokens = 32;  ///< written in each run
+  std::int32_t repeat = 3;   ///< runs of every engine, taken in turns
+};
+
+/// One engine's result at one context. Rates are medians over the runs.
+struct DecodeBenchRow {
+  std::string engine;  ///< "quest", "dense" or "llama.cpp"
+  std::int64_t context = 0;
+  std::optional<std::int64_t> budget;  ///< of quest alone
+  std::int64_t prefill_tokens = 0;
+  double prefill_rate = 0;
+  std::vector<double> decode_rates;  ///< one a run, in order
+  std::int64_t steps = 0;            ///< behind `counters`
+  EngineCounters counters;           ///< of all runs; nothing for llama.cpp
+};
+
+double median(std::vector<double> values);
+
+/// Fills every engine's cache once with the same text, then lets them decode in turns from that
+/// state. `peer` may be null. Stops early, with no rows, after Ctrl-C. Throws Error if an engine
+/// called sparse read as much as full attention although the context exceeds its budget.
+std::vector<DecodeBenchRow> run_decode_bench(const std::shared_ptr<const Model>& model,
+                                             const EngineOptions& options, LlamaPeer* peer,
+                                             const DecodeBenchPlan& plan);
+
+Json row_fields(const DecodeBenchRow& row);
+
+/// The rows as a table for people, one header line first.
+std::string as_table(const std::vector<DecodeBenchRow>& rows);
+
+}  // namespace quest::cli
