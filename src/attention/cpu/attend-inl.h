@@ -21,6 +21,16 @@ constexpr int power_of_two_at_most(int n, int limit) {
   return p;
 }
 
+/// Channels to work on at once: a power of two, so that at least eight additions are under way,
+/// unless that takes more than the registers.
+constexpr int channels_in_flight(int sums_a_channel) {
+  int channels = 1;
+  while (channels * sums_a_channel < 8 && 2 * channels * sums_a_channel + 2 <= kRegisters) {
+    channels *= 2;
+  }
+  return channels;
+}
+
 /// q·k for kHeads heads and the kSize tokens of one page. K lies by channel, so a vector holds
 /// tokens and nothing is summed across lanes. q: [head_dim, kHeads]. `next` is a page to prefetch.
 template <class Format, int kSize, int kHeads>
@@ -36,8 +46,7 @@ HWY_NOINLINE void page_logits(const float* HWY_RESTRICT q, std::int32_t head_dim
   // Token vectors side by side share the broadcast of q; channels in flight make up the chains of
   // dependent additions that hide their latency.
   constexpr int kWide = (kVectors >= 2 && kHeads * 2 + 3 <= kRegisters) ? 2 : 1;
-  constexpr int kChannels =
-      power_of_two_at_most(8, HWY_MAX(1, (8 + kHeads * kWide - 1) / (kHeads * kWide)));
+  constexpr int kChannels = channels_in_flight(kHeads * kWide);
   constexpr std::size_t kStepBytes = sizeof(Element) * kSize * kChannels;
 
   for (int w = 0; w < kVectors; w += kWide) {
@@ -88,8 +97,9 @@ HWY_NOINLINE void page_logits(const float* HWY_RESTRICT q, std::int32_t head_dim
 /// o[h] += Σ_t weights[h][t] · v[t] over channels [0, kVectors · lanes) of `tokens` values.
 template <class Format, int kHeads, int kVectors>
 HWY_INLINE void add_values(const float* HWY_RESTRICT weights,
-                           const typename Format::Element* HWY_RESTRICT v, std::int32_t tokens,
-                           std::int32_t head_dim, float* HWY_RESTRICT o) {
+                           const typename Format::Element* HWY_RESTRICT v, const std::byte* next,
+                           std::int32_t tokens, std::int32_t head_dim, float* HWY_RESTRICT o) {
+  using Element = typename Format::Element;
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
@@ -100,6 +110,8 @@ HWY_INLINE void add_values(const float* HWY_RESTRICT weights,
     for (int i = 0; i < kVectors; ++i) sum[h][i] = hn::LoadU(d, o + h * head_dim + i * kLanes);
   }
   for (std::int32_t t = 0; t < tokens; ++t) {
+    prefetch_lines<sizeof(Element) * kVectors * kLanes>(next);
+    next += sizeof(Element) * static_cast<std::size_t>(head_dim);
     // The smaller side of the block stays in registers while the other streams past it.
     if constexpr (kHeads <= kVectors) {
       V weight[kHeads];
@@ -134,23 +146,25 @@ HWY_INLINE void add_values(const float* HWY_RESTRICT weights,
 /// add_values over all channels of a page, in the widest register blocks that fit.
 template <class Format, int kHeads>
 HWY_NOINLINE void page_values(const float* HWY_RESTRICT weights, const std::byte* HWY_RESTRICT page,
-                              std::int32_t tokens, std::int32_t head_dim, float* HWY_RESTRICT o) {
+                              const std::byte* next, std::int32_t tokens, std::int32_t head_dim,
+                              float* HWY_RESTRICT o) {
   const auto* const v = reinterpret_cast<const typename Format::Element*>(page);
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
   constexpr int kBudget = kRegisters == 32 ? 24 : 12;
   constexpr int kWide = power_of_two_at_most(kBudget / kHeads, 8);
   std::int32_t c = 0;
   for (; c + kWide * kLanes <= head_dim; c += kWide * kLanes) {
-    add_values<Format, kHeads, kWide>(weights, v + c, tokens, head_dim, o + c);
+    add_values<Format, kHeads, kWide>(weights, v + c, next + sizeof(*v) * c, tokens, head_dim,
+                                      o + c);
   }
   if constexpr (kWide > 4) {
     for (; c + 4 * kLanes <= head_dim; c += 4 * kLanes) {
-      add_values<Format, kHeads, 4>(weights, v + c, tokens, head_dim, o + c);
+      add_values<Format, kHeads, 4>(weights, v + c, next + sizeof(*v) * c, tokens, head_dim, o + c);
     }
   }
   if constexpr (kWide > 1) {
     for (; c < head_dim; c += kLanes) {
-      add_values<Format, kHeads, 1>(weights, v + c, tokens, head_dim, o + c);
+      add_values<Format, kHeads, 1>(weights, v + c, next + sizeof(*v) * c, tokens, head_dim, o + c);
     }
   }
 }
@@ -160,8 +174,8 @@ HWY_INLINE std::int64_t page_offset(const AttendArgs& args, std::int32_t i) {
   return std::int64_t{args.pages.table[logical]} * args.pages.stride;
 }
 
-/// Pages that the prefetches run ahead of the arithmetic.
-inline constexpr std::int32_t kPagesAhead = 1;
+/// Bytes that the prefetches run ahead of the arithmetic, in whole pages.
+inline constexpr std::int64_t kBytesAhead = 8192;
 
 using PageLogits = void (*)(const float*, std::int32_t, const std::byte*, const std::byte*, float*);
 
@@ -200,8 +214,9 @@ template <class Format, int kHeads>
 void attend_heads(const AttendArgs& args, std::int32_t first_head) {
   const std::int32_t head_dim = args.pages.head_dim;
   const std::int32_t size = args.pages.page_size;
-  const std::size_t page_bytes = sizeof(typename Format::Element) * static_cast<std::size_t>(size) *
-                                 static_cast<std::size_t>(head_dim);
+  const std::int64_t page_bytes =
+      std::int64_t{size} * head_dim * static_cast<std::int64_t>(sizeof(typename Format::Element));
+  const auto pages_ahead = static_cast<std::int32_t>(HWY_MAX(1, kBytesAhead / page_bytes));
   const PageLogits logits_of_page = page_logits_of<Format, kHeads>(size);
   float* const logits = args.scratch;
   float* const q = args.scratch + kMaxHeadsInPass * kAttendLogitStride;
@@ -217,7 +232,7 @@ void attend_heads(const AttendArgs& args, std::int32_t first_head) {
     const std::int32_t tokens = (end - begin) * size - (last ? size - args.last_tokens : 0);
     // Keys of the run, then its values, then the next run's keys: that is the order of prefetches.
     for (std::int32_t i = begin; i < end; ++i) {
-      const std::int32_t ahead = i + kPagesAhead;
+      const std::int32_t ahead = i + pages_ahead;
       const std::byte* next =
           ahead < end ? args.pages.k + page_offset(args, ahead)
                       : args.pages.v + page_offset(args, HWY_MIN(begin + ahead - end, end - 1));
@@ -231,20 +246,19 @@ void attend_heads(const AttendArgs& args, std::int32_t first_head) {
       if (rescale != 1.0F) scale_row(o + h * head_dim, head_dim, rescale);
     }
     for (std::int32_t i = begin; i < end; ++i) {
-      const std::int32_t ahead = i + kPagesAhead;
-      if (ahead < args.count) {
-        const std::byte* next =
-            (ahead < end ? args.pages.v : args.pages.k) + page_offset(args, ahead);
-        for (std::size_t line = 0; line < page_bytes; line += 64) hwy::Prefetch(next + line);
-      }
+      const std::int32_t ahead = HWY_MIN(i + pages_ahead, args.count - 1);
+      const std::byte* next =
+          (ahead < end ? args.pages.v : args.pages.k) + page_offset(args, ahead);
       const std::int32_t valid = (last && i + 1 == end) ? args.last_tokens : size;
       page_values<Format, kHeads>(logits + (i - begin) * size, args.pages.v + page_offset(args, i),
-                                  valid, head_dim, o);
+                                  next, valid, head_dim, o);
     }
   }
   for (int h = 0; h < kHeads; ++h) {
-    args.max[first_head + h] = state[h].max;
-    args.sum[first_head + h] = state[h].sum;
+    const float factor = state[h].to_natural(args.scale);
+    scale_row(o + h * head_dim, head_dim, factor);
+    args.max[first_head + h] = state[h].greatest * args.scale;
+    args.sum[first_head + h] = state[h].sum * factor;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "quest/paged_kv.h"
 
@@ -79,6 +80,9 @@ struct Kernels {
 
 /// The kernels of the widest instruction set that this machine has (or that a test has chosen).
 Kernels kernels_for(KvType type);
+/// Instruction sets that the kernels were compiled for and this machine has, as Highway's target
+/// bits, the widest first.
+std::vector<std::int64_t> runnable_targets();
 
 /// Scratch that one thread needs for `attend` and `prefill`.
 std::int64_t attend_scratch_floats(std::int32_t head_dim);

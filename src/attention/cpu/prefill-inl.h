@@ -239,6 +239,7 @@ void prefill(const PrefillArgs& args) {
   load_queries(tile);
   std::fill_n(tile.scratch.o, std::int64_t{virtual_rows} * head_dim, 0.0F);
   // The states live in the scratch too: a tile has no fixed number of rows.
+  static_assert(sizeof(RunningSoftmax) == kPrefillStateFloats * sizeof(float));
   auto* const states = reinterpret_cast<RunningSoftmax*>(tile.scratch.states);
   std::fill_n(states, virtual_rows, RunningSoftmax{});
 

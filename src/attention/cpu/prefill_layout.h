@@ -14,6 +14,9 @@ inline constexpr std::int32_t kPrefillMaxBlockRows = 8;
 /// Floats between the logits of two rows; not a power of two, to spread over the cache sets.
 inline constexpr std::int32_t kPrefillLogitStride = kPrefillMaxRun + 16;
 
+/// Floats of one running softmax.
+inline constexpr std::int32_t kPrefillStateFloats = 3;
+
 /// The arrays of one tile, cut out of one allocation.
 struct PrefillScratch {
   float* keys;    ///< panels of [head_dim][panel tokens]; run tokens, rounded up to a page of 64
@@ -21,7 +24,7 @@ struct PrefillScratch {
   float* logits;  ///< [kPrefillMaxBlockRows, kPrefillLogitStride]
   float* q;       ///< [virtual_rows, head_dim]
   float* o;       ///< [virtual_rows, head_dim]
-  float* states;  ///< [virtual_rows, 2]
+  float* states;  ///< [virtual_rows, kPrefillStateFloats]
 
   PrefillScratch(float* base, std::int32_t virtual_rows, std::int32_t head_dim)
       : keys(base),
@@ -34,7 +37,7 @@ struct PrefillScratch {
   static std::int64_t floats(std::int32_t virtual_rows, std::int32_t head_dim) {
     return std::int64_t{2} * prefill_run(head_dim) * head_dim +
            std::int64_t{kPrefillMaxBlockRows} * kPrefillLogitStride +
-           std::int64_t{virtual_rows} * (2 * head_dim + 2);
+           std::int64_t{virtual_rows} * (2 * head_dim + kPrefillStateFloats);
   }
 };
 

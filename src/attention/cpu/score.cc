@@ -34,5 +34,8 @@ HWY_EXPORT(get_score_kernel);
 
 ScoreKernel score_kernel(KvType type) { return HWY_DYNAMIC_DISPATCH(get_score_kernel)(type); }
 
+// Here because the answer depends on targets.h, like the dispatch.
+std::vector<std::int64_t> runnable_targets() { return hwy::SupportedAndGeneratedTargets(); }
+
 }  // namespace quest::cpu
 #endif

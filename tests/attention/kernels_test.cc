@@ -1,0 +1,153 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+// The SIMD kernels themselves, on every instruction set that this machine runs.
+#include "attention/cpu/kernels.h"
+
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <numeric>
+
+#include "attention/cpu_harness.h"
+#include "core/elements.h"
+
+namespace quest::test {
+namespace {
+
+/// Runs the body once for each instruction set, the baseline included.
+class EveryTarget : public testing::TestWithParam<std::int64_t> {
+ protected:
+  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
+  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+};
+
+std::string target_name(const testing::TestParamInfo<std::int64_t>& target) {
+  return hwy::TargetName(target.param);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryTarget, testing::ValuesIn(cpu::runnable_targets()),
+                         target_name);
+
+TEST_P(EveryTarget, Backend_MatchesReference) {
+  std::uint32_t seed = 1;
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16}) {
+    for (const std::int32_t page_size : {8, 16, 64}) {
+      for (const std::int32_t head_dim : {64, 80}) {
+        const std::int32_t group = 1 + static_cast<std::int32_t>(seed % 9);
+        const std::vector<Request> requests{
+            {5 * page_size + 3, 1, true}, {3 * page_size - 1, 1, false}, {7, 25, false}};
+        SelectionPolicy policy;
+        policy.budget = 3 * page_size;
+        policy.dense_layers = 0;
+        policy.window = 1;
+        const CacheShape shape{1, 1, head_dim, page_size, type, pages_needed(requests, page_size)};
+        Side cpu(shape, group, policy, make_cpu_backend, 2);
+        Side reference(shape, group, policy, make_reference_backend);
+        for (Side* side : {&cpu, &reference}) {
+          for (const Request& request : requests) side->add(request, seed);
+          side->step(seed + 7);
+        }
+        ++seed;
+        ASSERT_EQ(cpu.selections[0].pages, reference.selections[0].pages) << "seed " << seed;
+        for (std::size_t i = 0; i < cpu.outputs[0].size();
+             i += static_cast<std::size_t>(head_dim)) {
+          ASSERT_LE(
+              relative_error(cpu.outputs[0].data() + i, reference.outputs[0].data() + i, head_dim),
+              2e-5)
+              << "page_size " << page_size << " head_dim " << head_dim << " group " << group;
+        }
+      }
+    }
+  }
+}
+
+struct ScoreCase {
+  ScoreCase(KvType type, std::int32_t head_dim, std::int32_t pages, std::int32_t rows)
+      : values(random_values(static_cast<std::size_t>(pages * 2 * head_dim), 5, Values::kUniform)),
+        coefficients(
+            random_values(static_cast<std::size_t>(rows * 2 * head_dim), 6, Values::kUniform)),
+        table(static_cast<std::size_t>(pages)),
+        scores(static_cast<std::size_t>(rows * pages), -99.0F) {
+    const auto count = static_cast<std::int64_t>(values.size());
+    bytes.resize(values.size() * size_of(type));
+    encode(type, values.data(), bytes.data(), count);
+    decode(type, bytes.data(), values.data(), count);
+    std::iota(table.rbegin(), table.rend(), 0);  // backwards
+    args.summaries = bytes.data();
+    args.stride = 2 * head_dim * static_cast<std::int64_t>(size_of(type));
+    args.table = table.data();
+    args.head_dim = head_dim;
+    args.coefficients = coefficients.data();
+    args.rows = rows;
+    args.scores = scores.data();
+    args.scores_stride = pages;
+  }
+  ScoreCase(const ScoreCase&) = delete;
+
+  double exact(std::int32_t row, std::int32_t page) const {
+    const std::int32_t length = 2 * args.head_dim;
+    double sum = 0;
+    for (std::int32_t j = 0; j < length; ++j) {
+      sum += double{coefficients[row * length + j]} * values[table[page] * length + j];
+    }
+    return sum;
+  }
+
+  std::vector<float> values;
+  std::vector<float> coefficients;
+  std::vector<std::byte> bytes;
+  std::vector<std::int32_t> table;
+  std::vector<float> scores;
+  cpu::ScoreArgs args;
+};
+
+TEST_P(EveryTarget, Score_IsTheDotProductAndNeverDependsOnTheSplit) {
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16}) {
+    const cpu::Kernels kernels = cpu::kernels_for(type);
+    for (const std::int32_t head_dim : {64, 80, 256}) {
+      for (const std::int32_t rows : {1, 2, 3, 4, 7}) {
+        constexpr std::int32_t kPages = 29;
+        ScoreCase whole(type, head_dim, kPages, rows);
+        whole.args.count = kPages;
+        kernels.score(whole.args);
+        for (std::int32_t r = 0; r < rows; ++r) {
+          for (std::int32_t p = 0; p < kPages; ++p) {
+            EXPECT_NEAR(whole.scores[r * kPages + p], whole.exact(r, p), 2e-4);
+          }
+        }
+        ScoreCase pieces(type, head_dim, kPages, rows);
+        for (std::int32_t first = 0, count = 1; first < kPages; first += count, ++count) {
+          pieces.args.first = first;
+          pieces.args.count = std::min(count, kPages - first);
+          kernels.score(pieces.args);
+        }
+        EXPECT_EQ(pieces.scores, whole.scores);
+      }
+    }
+  }
+}
+
+TEST_P(EveryTarget, Attend_NothingReadIsTheEmptyPartial) {
+  const cpu::Kernels kernels = cpu::kernels_for(KvType::kF16);
+  std::vector<float> q(3 * 64, 1.0F);
+  std::vector<float> o(3 * 64, 7.0F);
+  std::vector<float> max(3, 7.0F);
+  std::vector<float> sum(3, 7.0F);
+  std::vector<float> scratch(static_cast<std::size_t>(cpu::attend_scratch_floats(64)));
+  cpu::AttendArgs args;
+  args.pages.page_size = 16;
+  args.pages.head_dim = 64;
+  args.q = q.data();
+  args.heads = 3;
+  args.last_tokens = 16;
+  args.o = o.data();
+  args.max = max.data();
+  args.sum = sum.data();
+  args.scratch = scratch.data();
+  kernels.attend(args);
+  EXPECT_EQ(o, std::vector<float>(3 * 64, 0.0F));
+  EXPECT_EQ(max, std::vector<float>(3, -std::numeric_limits<float>::infinity()));
+  EXPECT_EQ(sum, std::vector<float>(3, 0.0F));
+}
+
+}  // namespace
+}  // namespace quest::test
