@@ -262,8 +262,13 @@ void attend_heads(const AttendArgs& args, std::int32_t first_head) {
   }
 }
 
-/// Heads of one pass; the scalar fallback gains nothing from wide ones.
+/// Heads of one pass. The scalar fallback gains nothing from wide ones, and sanitizer builds are
+/// spared the minutes that the wide instances of the same templates take to compile.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr std::int32_t kPassHeads = 3;
+#else
 inline constexpr std::int32_t kPassHeads = HWY_TARGET == HWY_SCALAR ? 2 : kMaxHeadsInPass;
+#endif
 
 template <class Format, int kHeads>
 HWY_INLINE void attend_pass(const AttendArgs& args, std::int32_t first_head, std::int32_t heads) {

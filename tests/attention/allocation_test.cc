@@ -1,0 +1,76 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+// Between begin_step and end_step the CPU backend must not touch the heap.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "attention/cpu_harness.h"
+
+// The sanitizers bring their own operators, and replacing them would blind them.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+namespace {
+
+thread_local std::int64_t allocations = 0;
+
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  ++allocations;
+  const std::size_t whole = (bytes + alignment - 1) / alignment * alignment;
+  void* const p = std::aligned_alloc(alignment, whole == 0 ? alignment : whole);
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate(bytes, alignof(std::max_align_t)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+
+namespace quest::test {
+namespace {
+
+TEST(CpuBackendMemory, Forward_NeverAllocates) {
+  const std::vector<Request> requests{
+      {300, 1, true}, {80, 1, false}, {40, 21, false}, {200, 5, true}};
+  for (const GroupMode mode : {GroupMode::kPerHead, GroupMode::kGroupMax, GroupMode::kGroupMean,
+                               GroupMode::kGroupSoftmax, GroupMode::kQuota}) {
+    for (const int threads : {1, 2, 5, 40}) {
+      const CacheShape shape{2, 2, 64, 16, KvType::kF16, pages_needed(requests, 16)};
+      SelectionPolicy policy;
+      policy.budget = 96;
+      policy.dense_layers = 1;
+      policy.group_mode = mode;
+      Side side(shape, 3, policy, make_cpu_backend, threads);
+      Batch batch;
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        side.add(requests[i], static_cast<std::uint32_t>(i));
+        side.cache.reserve(side.sequences[i], requests[i].rows);
+        add_request(batch, side.cache, side.sequences[i], requests[i].rows, requests[i].sparse);
+      }
+      side.backend->begin_step(batch, 6, threads);
+      std::atomic<std::int64_t> during{0};
+      for (std::int32_t layer = 0; layer < shape.num_layers; ++layer) {
+        LayerData data(shape, 3, layer, batch.num_rows(), 5, Values::kUniform);
+        run_team(threads, [&](Team& team, int thread) {
+          const std::int64_t before = allocations;
+          side.backend->forward(data.input, team, thread);
+          during += allocations - before;
+        });
+      }
+      side.backend->end_step();
+      EXPECT_EQ(during, 0) << name_of(mode) << ' ' << threads << " threads";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quest::test
+
+#endif
