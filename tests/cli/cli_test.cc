@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cli/packaged_model.h"
@@ -102,12 +103,12 @@ TEST_F(Program, PaperPolicyIsReportedAndFlagsWinOverIt) {
 }
 
 TEST_F(Program, EveryKvTypeAndPageSizeWorks) {
-  for (const char* kv : {"f32", "f16", "bf16"}) {
-    for (const char* page : {"8", "64"}) {
-      const auto json = run_json({"run", "-p", "One, two, three, four,", "-n", "4", "--kv", kv,
-                                  "--page-size", page, "--budget", "64"});
-      EXPECT_THAT(json.at("text").get<std::string>(), StartsWith(" five")) << kv << " " << page;
-    }
+  const std::pair<const char*, const char*> cases[] = {{"f32", "8"}, {"f16", "64"}, {"bf16", "32"}};
+  for (const auto& [kv, page] : cases) {
+    const auto json = run_json({"run", "-p", "One, two, three, four,", "-n", "2", "--kv", kv,
+                                "--page-size", page, "--budget", "64"});
+    EXPECT_THAT(json.at("text").get<std::string>(), StartsWith(" five")) << kv << " " << page;
+    EXPECT_EQ(json.at("policy").at("kv"), kv);
   }
 }
 
@@ -142,6 +143,7 @@ TEST_F(Program, AskWithChatTemplateFeedsTheQuestion) {
 
 struct PassKeyCase {
   const char* name;
+  bool ask;  ///< the question goes through the sparse path too; else only the answer does
   std::vector<std::string> flags;
 };
 
@@ -155,22 +157,29 @@ TEST_P(PassKey, IsFoundAtEveryDepth) {
   const TemporaryFolder folder;
   const std::string path = folder / "doc.txt";
   for (const auto& trial : trials) {
-    write_file(path, pass_key_text(trial.key, trial.depth, kSentences));
-    std::vector<std::string> arguments = {"ask", path, kPassKeyQuestion, "-n", "8"};
+    const std::string text = pass_key_text(trial.key, trial.depth, kSentences);
+    write_file(path, GetParam().ask ? text : text + kPassKeyQuestion);
+    std::vector<std::string> arguments = {"run", "-f", path, "-n", "6"};
+    if (GetParam().ask) arguments = {"ask", path, kPassKeyQuestion, "-n", "6"};
     arguments.insert(arguments.end(), GetParam().flags.begin(), GetParam().flags.end());
     const auto json = run_json(arguments);
     EXPECT_THAT(json.at("text").get<std::string>(), HasSubstr(trial.key)) << trial.depth;
     EXPECT_GT(json.at("prompt_tokens"), 2200);
     const bool dense = json.at("policy").at("dense");
     EXPECT_EQ(json.at("sparse_lists").get<int>() > 0, !dense);
+    EXPECT_EQ(json.at("question").at("sparse_lists").get<int>() > 0, GetParam().ask && !dense);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Policies, PassKey,
-    ::testing::Values(PassKeyCase{"full_attention", {"--dense"}}, PassKeyCase{"default_policy", {}},
-                      PassKeyCase{"per_head_128", {"--gqa", "per-head", "--budget", "128"}},
-                      PassKeyCase{"group_max_256", {"--gqa", "group-max", "--budget", "256"}}),
+    ::testing::Values(
+        PassKeyCase{"full_attention", true, {"--dense"}}, PassKeyCase{"default_policy", false, {}},
+        PassKeyCase{"per_head_128", false, {"--gqa", "per-head", "--budget", "128"}},
+        PassKeyCase{"group_max_256", false, {"--gqa", "group-max", "--budget", "256"}},
+        // A question read through the sparse path needs more than an answer: measured.
+        PassKeyCase{"ask_per_head_512", true, {"--gqa", "per-head", "--budget", "512"}},
+        PassKeyCase{"ask_default_1024", true, {"--budget", "1024"}}),
     [](const auto& test) { return test.param.name; });
 
 TEST_F(Program, BytesReadFallAsTheCostModelSays) {
