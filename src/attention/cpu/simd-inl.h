@@ -15,8 +15,13 @@
 #include <cstdint>
 #include <limits>
 
-// Loops over register blocks must vanish, or the blocks live in memory.
+// Loops over register blocks must vanish, or the blocks live in memory. Under a sanitizer, which
+// checks every step of every unrolled loop, that would only cost minutes of compilation.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define QUEST_UNROLL
+#else
 #define QUEST_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace quest::cpu::HWY_NAMESPACE {
