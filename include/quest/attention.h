@@ -21,7 +21,7 @@ class Team;
 struct LayerInput {
   std::int32_t layer = 0;
   std::int32_t num_q_heads = 0;
-  float scale = 1;           ///< factor on q·k, usually 1 / sqrt(head_dim)
+  float scale = 1;           ///< factor on q·k, > 0, usually 1 / sqrt(head_dim)
   const float* q = nullptr;  ///< [rows, num_q_heads, head_dim], after RoPE
   const float* k = nullptr;  ///< [rows, num_kv_heads, head_dim], after RoPE
   const float* v = nullptr;  ///< [rows, num_kv_heads, head_dim]

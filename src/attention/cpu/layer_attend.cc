@@ -16,7 +16,7 @@ constexpr std::int64_t kTokensWorthSplitting = 128;
 
 std::int32_t LayerRun::list_pages(const List& list) const {
   if (!StepPlan::scored(list.request, list.plan, budget(list.head))) return list.plan.num_pages;
-  return space_.list_count[static_cast<std::size_t>(list.row) * shape_.num_kv_heads + list.head];
+  return space_.list_count[list_index(list)];
 }
 
 /// The pages of all lists, laid end to end, are cut into one equal part a thread. A list inside
@@ -29,8 +29,8 @@ void LayerRun::attend_lists() {
   const std::int64_t worth = list_pages_total_ * shape_.page_size / kTokensWorthSplitting;
   splits_ = static_cast<int>(std::clamp<std::int64_t>(worth, 1, threads_));
   if (thread_ >= splits_) return;
-  const std::int64_t begin = share(list_pages_total_, thread_);
-  const std::int64_t end = share(list_pages_total_, thread_ + 1);
+  const std::int64_t begin = share(thread_);
+  const std::int64_t end = share(thread_ + 1);
   std::int64_t first = 0;
   for_each_list([&](const List& list) {
     const std::int64_t pages = list_pages(list);
@@ -41,48 +41,51 @@ void LayerRun::attend_lists() {
   });
 }
 
-/// Pages [begin, end) of the row of all pages, inside the list that starts at `list_first`.
+/// Arguments for pages [begin, end) of the list, counted from its own start.
+AttendArgs LayerRun::part_args(const List& list, std::int64_t begin, std::int64_t end) const {
+  AttendArgs args;
+  args.pages = head_pages(list.request, list.head);
+  args.q = query(list.row, list.head);
+  args.heads = plan_.group;
+  args.scale = input_.scale;
+  if (StepPlan::scored(list.request, list.plan, budget(list.head))) {
+    args.list = space_.pages.data() + space_.list_begin[list_index(list)] + begin;
+  } else {
+    args.first = static_cast<std::int32_t>(begin);
+  }
+  args.count = static_cast<std::int32_t>(end - begin);
+  // The row's own page is always the last of its list; all others are full.
+  args.last_tokens = end == list_pages(list) ? list.plan.tail_tokens : shape_.page_size;
+  args.scratch = own_.kernel.data();
+  return args;
+}
+
+/// Pages [begin, end) of all lists' pages, inside the list that starts at `list_first`.
 void LayerRun::attend_part(const List& list, std::int64_t list_first, std::int64_t begin,
                            std::int64_t end) {
   const std::int32_t group = plan_.group;
   const std::int32_t d = shape_.head_dim;
-  const std::int64_t pages = list_pages(list);
-  const std::int64_t list_end = list_first + pages;
+  const std::int64_t list_end = list_first + list_pages(list);
   const bool whole = begin == list_first && end == list_end;
 
-  AttendArgs args;
-  args.pages = head_pages(list.request, list.head);
-  args.q = query(list.row, list.head);
-  args.heads = group;
-  args.scale = input_.scale;
-  if (StepPlan::scored(list.request, list.plan, budget(list.head))) {
-    const auto index = static_cast<std::size_t>(list.row) * shape_.num_kv_heads + list.head;
-    args.list = space_.pages.data() + space_.list_begin[index] + (begin - list_first);
-  } else {
-    args.first = static_cast<std::int32_t>(begin - list_first);
-  }
-  args.count = static_cast<std::int32_t>(end - begin);
-  // The row's own page is always the last of its list; all others are full.
-  args.last_tokens = end == list_end ? list.plan.tail_tokens : shape_.page_size;
+  AttendArgs args = part_args(list, begin - list_first, end - list_first);
   float* const fragment = space_.fragment(thread_, begin == list_first ? 1 : 0);
   args.o = whole ? output(list.row, list.head) : fragment;
   args.max = fragment + std::int64_t{group} * d;
   args.sum = args.max + group;
-  args.scratch = own_.kernel.data();
   kernels_.attend(args);
 
   if (whole) {
     for (std::int32_t h = 0; h < group; ++h) {
       float* o = args.o + std::int64_t{h} * d;
-      const std::span<float> view(o, static_cast<std::size_t>(d));
-      finish(PartialAttention{view, args.max[h], args.sum[h]}, o);
+      finish(PartialAttention{{o, static_cast<std::size_t>(d)}, args.max[h], args.sum[h]}, o);
     }
     return;
   }
   int first_thread = thread_;
-  while (share(list_pages_total_, first_thread) > list_first) --first_thread;
+  while (share(first_thread) > list_first) --first_thread;
   int last_thread = thread_;
-  while (share(list_pages_total_, last_thread + 1) < list_end) ++last_thread;
+  while (share(last_thread + 1) < list_end) ++last_thread;
   std::atomic<std::int32_t>& arrived =
       space_.threads[static_cast<std::size_t>(first_thread)]->arrived;
   const std::int32_t before = arrived.fetch_add(1, std::memory_order_acq_rel);
@@ -108,6 +111,21 @@ void LayerRun::merge_fragments(const List& list, int first_thread, int last_thre
   }
 }
 
+void LayerRun::attend_tile(const RequestPlan& request, std::int32_t head, std::int32_t first) {
+  PrefillArgs args;
+  args.pages = head_pages(request, head);
+  args.q = query(request.first_row + first, head);
+  args.q_stride = input_.q_stride;
+  args.out = output(request.first_row + first, head);
+  args.out_stride = input_.out_stride;
+  args.heads = plan_.group;
+  args.rows = std::min(plan_.tile_positions, request.num_rows - first);
+  args.first_position = request.first_position + first;
+  args.scale = input_.scale;
+  args.scratch = own_.kernel.data();
+  kernels_.prefill(args);
+}
+
 /// Tiles of many rows that read everything, dealt out one by one, the longest first.
 void LayerRun::attend_tiles() {
   if (tiles_ == 0) return;
@@ -121,19 +139,7 @@ void LayerRun::attend_tiles() {
       for (std::int32_t head = 0; head < shape_.num_kv_heads; ++head) {
         if (plan_.kind(request, budget(head)) != RowsKind::kTiles) continue;
         if (index++ != mine) continue;
-        const std::int32_t first = tile * positions;
-        PrefillArgs args;
-        args.pages = head_pages(request, head);
-        args.q = query(request.first_row + first, head);
-        args.q_stride = input_.q_stride;
-        args.out = output(request.first_row + first, head);
-        args.out_stride = input_.out_stride;
-        args.heads = plan_.group;
-        args.rows = std::min(positions, request.num_rows - first);
-        args.first_position = request.first_position + first;
-        args.scale = input_.scale;
-        args.scratch = own_.kernel.data();
-        kernels_.prefill(args);
+        attend_tile(request, head, tile * positions);
         mine = next.fetch_add(1, std::memory_order_relaxed);
       }
     }

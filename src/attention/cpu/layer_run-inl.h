@@ -46,6 +46,10 @@ inline float* LayerRun::output(std::int32_t row, std::int32_t head) const {
   return input_.out + row * input_.out_stride + std::int64_t{head} * plan_.group * shape_.head_dim;
 }
 
+inline std::size_t LayerRun::list_index(const List& list) const {
+  return static_cast<std::size_t>(list.row) * shape_.num_kv_heads + list.head;
+}
+
 inline HeadPages LayerRun::head_pages(const RequestPlan& request, std::int32_t head) const {
   return {kv_.k_page(0, head), kv_.v_page(0, head), shape_.num_kv_heads * shape_.page_bytes(),
           request.table,       shape_.page_size,    shape_.head_dim};

@@ -56,11 +56,15 @@ class LayerRun {
   void report_nan(const List& list);
 
   void attend_lists();
+  AttendArgs part_args(const List& list, std::int64_t begin, std::int64_t end) const;
   void attend_part(const List& list, std::int64_t list_first, std::int64_t begin, std::int64_t end);
   void merge_fragments(const List& list, int first_thread, int last_thread);
   void attend_tiles();
+  void attend_tile(const RequestPlan& request, std::int32_t head, std::int32_t first);
   std::int32_t list_pages(const List& list) const;
-  std::int64_t share(std::int64_t total, int thread) const { return total * thread / splits_; }
+  std::size_t list_index(const List& list) const;
+  /// First of all lists' pages that belongs to a thread.
+  std::int64_t share(int thread) const { return list_pages_total_ * thread / splits_; }
 
   StepSpace& space_;
   const StepPlan& plan_;

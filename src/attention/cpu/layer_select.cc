@@ -91,7 +91,7 @@ void LayerRun::select(const List& list, const float* scores) {
   const std::int64_t pages = budget(list.head);
   const ForcedPages forced =
       forced_pages(list.plan.position + 1, shape_.page_size, policy_.sinks, policy_.window, pages);
-  const auto index = static_cast<std::size_t>(list.row) * shape_.num_kv_heads + list.head;
+  const std::size_t index = list_index(list);
   std::int32_t* const out = space_.pages.data() + space_.list_begin[index];
   const PageScores values{scores, space_.scores_stride, plan_.group, input_.scale};
   std::int32_t count = select_pages(policy_.group_mode, values, forced, pages, own_.selection, out);

@@ -59,21 +59,29 @@ HWY_INLINE const typename Format::Element* summary_of(const ScoreArgs& args, std
       args.summaries + std::int64_t{args.table[page]} * args.stride);
 }
 
+/// Pages that the prefetches run ahead of the arithmetic.
+inline constexpr std::int32_t kScorePagesAhead = 16;
+
 /// kRows rows of coefficients against pages [first, first + kPages), of which the first `valid`
 /// exist. The missing ones repeat the last, so that the arithmetic of a page is always the same.
+/// `last` is the last page worth a prefetch.
 template <class Format, int kRows, int kPages>
 HWY_INLINE void score_pages(const ScoreArgs& args, const float* HWY_RESTRICT coefficients,
-                            std::int32_t first, std::int32_t valid, float* HWY_RESTRICT scores) {
+                            std::int32_t first, std::int32_t valid, std::int32_t last,
+                            float* HWY_RESTRICT scores) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   using Element = typename Format::Element;
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  constexpr int kLineElements = 64 / static_cast<int>(sizeof(Element));
   const std::int32_t length = 2 * args.head_dim;
   const Element* summary[kPages];
+  const Element* ahead[kPages];
   V sum[kRows][kPages];
   QUEST_UNROLL
   for (int p = 0; p < kPages; ++p) {
     summary[p] = summary_of<Format>(args, first + HWY_MIN(p, valid - 1));
+    ahead[p] = summary_of<Format>(args, HWY_MIN(first + kScorePagesAhead + p, last));
     QUEST_UNROLL
     for (int r = 0; r < kRows; ++r) sum[r][p] = hn::Zero(d);
   }
@@ -81,8 +89,10 @@ HWY_INLINE void score_pages(const ScoreArgs& args, const float* HWY_RESTRICT coe
     V c[kRows];
     QUEST_UNROLL
     for (int r = 0; r < kRows; ++r) c[r] = hn::LoadU(d, coefficients + r * length + j);
+    const bool new_line = j % kLineElements == 0;
     QUEST_UNROLL
     for (int p = 0; p < kPages; ++p) {
+      if (new_line) __builtin_prefetch(ahead[p] + j, 0, 2);
       const V x = load_wide(d, Format(), summary[p] + j);
       QUEST_UNROLL
       for (int r = 0; r < kRows; ++r) sum[r][p] = hn::MulAdd(c[r], x, sum[r][p]);
@@ -107,16 +117,9 @@ template <class Format, int kRows>
 void score_rows(const ScoreArgs& args, const float* coefficients, float* scores) {
   constexpr int kPages = (kRows == 1 && kRegisters == 32) ? 8 : 4;
   const std::int32_t end = args.first + args.count;
-  const std::int32_t bytes =
-      2 * args.head_dim * static_cast<std::int32_t>(sizeof(typename Format::Element));
   for (std::int32_t page = args.first; page < end; page += kPages) {
-    const std::int32_t ahead_end = HWY_MIN(end, page + 2 * kPages);
-    for (std::int32_t ahead = page + kPages; ahead < ahead_end; ++ahead) {
-      const auto* line = reinterpret_cast<const std::byte*>(summary_of<Format>(args, ahead));
-      for (std::int32_t i = 0; i < bytes; i += 64) hwy::Prefetch(line + i);
-    }
     score_pages<Format, kRows, kPages>(args, coefficients, page, HWY_MIN(kPages, end - page),
-                                       scores);
+                                       end - 1, scores);
   }
 }
 

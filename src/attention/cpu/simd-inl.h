@@ -8,7 +8,6 @@
 #define QUEST_ATTENTION_CPU_SIMD_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cstddef>
