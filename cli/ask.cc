@@ -1,6 +1,7 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,11 +15,15 @@
 namespace quest::cli {
 namespace {
 
+/// The question's budget in multiples of the answer's.
+constexpr std::int64_t kQuestionBudgetFactor = 4;
+
 struct AskOptions {
   CommonOptions common;
   std::string document;
   std::string question;
   std::int64_t max_tokens = 64;
+  std::optional<std::int64_t> question_budget;
   std::vector<std::string> stop;
   bool chat = false;
   bool multiline = false;
@@ -29,7 +34,11 @@ int ask(const AskOptions& options) {
   if (options.question.empty()) {
     throw InvalidArgument("the prompt is empty: QUESTION needs at least one word");
   }
-  engine_options(options.common);  // bad options are refused before anything is read
+  const EngineOptions engine =
+      engine_options(options.common);  // bad options are refused before anything is read
+  if (options.question_budget) {
+    require_at_least("--question-budget", *options.question_budget, options.common.page_size);
+  }
   Output output(options.common.output);
   const std::string document = without_final_newline(read_input(options.document));
   if (document.empty()) {
@@ -42,6 +51,10 @@ int ask(const AskOptions& options) {
     CompletionRequest request;
     request.prefill = std::move(prompt.document);
     request.feed = std::move(prompt.question);
+    // Where to look is decided while the question is read, a few tokens once: missing a page here
+    // costs the answer, reading more costs almost nothing.
+    request.feed_budget =
+        options.question_budget.value_or(kQuestionBudgetFactor * engine.policy.budget);
     request.max_tokens = options.max_tokens;
     request.stop.texts = options.stop;
     // A model that merely continues the text goes on inventing after its answer.
@@ -60,6 +73,8 @@ void add_ask_command(CLI::App& app, int& status) {
       ->required();
   command->add_option("-n,--tokens", options->max_tokens, "Tokens to write at most")
       ->capture_default_str();
+  command->add_option("--question-budget", options->question_budget,
+                      "Budget while the question is read [4 times --budget]");
   command->add_option("--stop", options->stop,
                       "Stop before this text, not at the end of the answer's first line; may be "
                       "repeated");

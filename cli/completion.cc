@@ -33,8 +33,13 @@ bool read_prompt(Session& session, Engine& engine, const CompletionRequest& requ
   if (request.feed.empty()) return true;
   ProgressBar bar("Reading the question");
   engine.reset_counters();
+  const SelectionPolicy answer_policy = engine.options().policy;
+  SelectionPolicy policy = answer_policy;
+  if (request.feed_budget > 0) policy.budget = request.feed_budget;
+  engine.set_policy(policy);
   const auto start = Clock::now();
   const bool done = session.feed(request.feed, bar.callback(completion.feed_tokens));
+  engine.set_policy(answer_policy);
   completion.feed_seconds = seconds_since(start);
   completion.feed_counters = engine.counters();
   if (!done || interrupted()) return false;

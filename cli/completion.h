@@ -15,8 +15,9 @@ namespace quest::cli {
 
 /// A prompt in the two parts that are read in different ways, and when to stop answering.
 struct CompletionRequest {
-  std::vector<Token> prefill;  ///< read with full attention
-  std::vector<Token> feed;     ///< then read through the sparse path; may be empty
+  std::vector<Token> prefill;    ///< read with full attention
+  std::vector<Token> feed;       ///< then read through the sparse path; may be empty
+  std::int64_t feed_budget = 0;  ///< budget of the policy while reading `feed`; 0: unchanged
   std::int64_t max_tokens = 0;
   StopRule stop;
 };

@@ -46,6 +46,10 @@ class AttentionBackend {
   virtual ~AttentionBackend() = default;
   virtual std::string_view name() const = 0;
 
+  /// The policy of the steps to come. Throws InvalidArgument, the old policy then stays. One
+  /// thread, between steps.
+  virtual void set_policy(SelectionPolicy policy) = 0;
+
   /// Starts a step: checks the batch (InvalidArgument) and sizes every buffer for a team of
   /// `threads`, so that `forward` allocates nothing. The batch must outlive the step. Tokens of the
   /// batch's rows must have been reserved in the cache. One thread.

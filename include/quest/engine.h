@@ -60,6 +60,9 @@ class Engine {
   /// they were: OutOfPages when the cache is full, InvalidArgument for bad requests.
   std::span<const float> step(std::span<const StepRequest> requests);
 
+  /// The selection policy of the steps to come. Throws InvalidArgument; the old one then stays.
+  void set_policy(const SelectionPolicy& policy);
+
   const EngineCounters& counters() const;
   void reset_counters();
   const AttentionBackend& attention() const;

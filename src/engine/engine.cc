@@ -206,6 +206,11 @@ std::span<const float> Engine::step(std::span<const StepRequest> requests) {
   }
 }
 
+void Engine::set_policy(const SelectionPolicy& policy) {
+  state_->attention->set_policy(policy);
+  state_->options.policy = policy;
+}
+
 const EngineCounters& Engine::counters() const {
   state_->counters.attention = state_->attention->counters();
   return state_->counters;

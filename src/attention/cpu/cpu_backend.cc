@@ -17,12 +17,17 @@ namespace {
 class CpuBackend final : public AttentionBackend {
  public:
   CpuBackend(KvCache& cache, SelectionPolicy policy)
-      : cache_(cache), policy_(std::move(policy)), kernels_(cpu::kernels_for(cache.shape().type)) {
-    const CacheShape& shape = cache.shape();
-    validate(policy_, shape.num_layers, shape.num_kv_heads, shape.page_size);
+      : cache_(cache), kernels_(cpu::kernels_for(cache.shape().type)) {
+    CpuBackend::set_policy(std::move(policy));
   }
 
   std::string_view name() const override { return "cpu"; }
+
+  void set_policy(SelectionPolicy policy) override {
+    const CacheShape& shape = cache_.shape();
+    validate(policy, shape.num_layers, shape.num_kv_heads, shape.page_size);
+    policy_ = std::move(policy);
+  }
 
   void begin_step(const Batch& batch, std::int32_t num_q_heads, int threads) override {
     space_.begin(batch, cache_, policy_, num_q_heads, threads);
@@ -74,7 +79,7 @@ class CpuBackend final : public AttentionBackend {
 
  private:
   KvCache& cache_;
-  const SelectionPolicy policy_;
+  SelectionPolicy policy_;
   const cpu::Kernels kernels_;
   cpu::StepSpace space_;
   AttentionCounters counters_;

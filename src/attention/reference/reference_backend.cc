@@ -40,13 +40,17 @@ struct Row {
 
 class ReferenceBackend final : public AttentionBackend {
  public:
-  ReferenceBackend(KvCache& cache, SelectionPolicy policy)
-      : cache_(cache), policy_(std::move(policy)) {
-    const CacheShape& shape = cache.shape();
-    validate(policy_, shape.num_layers, shape.num_kv_heads, shape.page_size);
+  ReferenceBackend(KvCache& cache, SelectionPolicy policy) : cache_(cache) {
+    ReferenceBackend::set_policy(std::move(policy));
   }
 
   std::string_view name() const override { return "reference"; }
+
+  void set_policy(SelectionPolicy policy) override {
+    const CacheShape& shape = cache_.shape();
+    validate(policy, shape.num_layers, shape.num_kv_heads, shape.page_size);
+    policy_ = std::move(policy);
+  }
 
   void begin_step(const Batch& batch, std::int32_t num_q_heads, int /*threads*/) override {
     const CacheShape& shape = cache_.shape();
@@ -234,7 +238,7 @@ class ReferenceBackend final : public AttentionBackend {
   }
 
   KvCache& cache_;
-  const SelectionPolicy policy_;
+  SelectionPolicy policy_;
   const Batch* batch_ = nullptr;
   std::int32_t group_ = 1;
   AttentionCounters counters_;
