@@ -184,9 +184,11 @@ INSTANTIATE_TEST_SUITE_P(
         // Near the limit: here the third answer differs in one digit.
         PassKeyCase{"per_head_128", false, {"--gqa", "per-head", "--budget", "128"}, 2},
         PassKeyCase{"group_max_256", false, {"--gqa", "group-max", "--budget", "256"}},
-        // A question read through the sparse path needs more than an answer: measured.
-        PassKeyCase{"ask_per_head_512", true, {"--gqa", "per-head", "--budget", "512"}},
-        PassKeyCase{"ask_default_1024", true, {"--budget", "1024"}}),
+        PassKeyCase{"ask_default_policy", true, {}},
+        // The question, too, at no more than 512 tokens a query head.
+        PassKeyCase{"ask_per_head_512",
+                    true,
+                    {"--gqa", "per-head", "--budget", "512", "--question-budget", "512"}}),
     [](const auto& test) { return test.param.name; });
 
 TEST_F(Program, BytesReadFallAsTheCostModelSays) {
