@@ -27,8 +27,12 @@ class Utf8Buffer {
   std::size_t incomplete_tail() const {
     for (std::size_t back = 1; back <= 3 && back <= pending_.size(); ++back) {
       const auto byte = static_cast<unsigned char>(pending_[pending_.size() - back]);
-      if ((byte & 0xC0U) == 0x80U) continue;  // a continuation byte: look further back
-      const std::size_t length = byte >= 0xF0U ? 4 : byte >= 0xE0U ? 3 : byte >= 0xC0U ? 2 : 1;
+      if ((byte & 0xC0U) == 0x80U) continue;          // a continuation byte: look further back
+      const std::size_t length = byte >= 0xF8U   ? 1  // never part of UTF-8
+                                 : byte >= 0xF0U ? 4
+                                 : byte >= 0xE0U ? 3
+                                 : byte >= 0xC2U ? 2
+                                                 : 1;
       return length > back ? back : 0;
     }
     return 0;
