@@ -91,12 +91,16 @@ int bench_decode(const BenchOptions& options) {
     common.context = plan.context;
     context_limit(common, model->info());
   }
-  std::unique_ptr<LlamaPeer> peer;
-  if (options.peer != "none") peer = std::make_unique<LlamaPeer>(model->info().path);
+  std::vector<std::unique_ptr<LlamaPeer>> peers;
+  if (options.peer != "none") {
+    for (const bool flash_attention : {true, false}) {
+      peers.push_back(std::make_unique<LlamaPeer>(model->info().path, flash_attention));
+    }
+  }
 
   std::vector<DecodeBenchRow> rows;
   for (const DecodeBenchPlan& plan : all) {
-    const auto more = run_decode_bench(model, engine, peer.get(), plan);
+    const auto more = run_decode_bench(model, engine, peers, plan);
     rows.insert(rows.end(), more.begin(), more.end());
     if (interrupted()) break;
   }

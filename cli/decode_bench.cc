@@ -146,7 +146,8 @@ class PeerArm final : public Arm {
 };
 
 std::vector<std::unique_ptr<Arm>> make_arms(const std::shared_ptr<const Model>& model,
-                                            EngineOptions options, LlamaPeer* peer,
+                                            EngineOptions options,
+                                            std::span<const std::unique_ptr<LlamaPeer>> peers,
                                             const DecodeBenchPlan& plan) {
   options.context = plan.context;
   std::vector<std::unique_ptr<Arm>> arms;
@@ -162,8 +163,9 @@ std::vector<std::unique_ptr<Arm>> make_arms(const std::shared_ptr<const Model>& 
   row.engine = "dense";
   options.policy.dense = true;
   arms.push_back(std::make_unique<QuestArm>(model, options, row));
-  if (peer != nullptr) {
-    row.engine = "llama.cpp";
+  row.engine = "llama.cpp";
+  for (const auto& peer : peers) {
+    row.flash_attention = peer->flash_attention();
     arms.push_back(std::make_unique<PeerArm>(model->tokenizer(), *peer, options, row));
   }
   return arms;
@@ -199,10 +201,11 @@ double median(std::vector<double> values) {
 }
 
 std::vector<DecodeBenchRow> run_decode_bench(const std::shared_ptr<const Model>& model,
-                                             const EngineOptions& options, LlamaPeer* peer,
+                                             const EngineOptions& options,
+                                             std::span<const std::unique_ptr<LlamaPeer>> peers,
                                              const DecodeBenchPlan& plan) {
   const std::vector<Token> text = filler_tokens(model->tokenizer(), plan.context - plan.tokens);
-  const auto arms = make_arms(model, options, peer, plan);
+  const auto arms = make_arms(model, options, peers, plan);
   for (const auto& arm : arms) {
     if (!arm->prefill(text)) return {};
   }
@@ -232,6 +235,7 @@ Json row_fields(const DecodeBenchRow& row) {
                {"decode_tokens_per_second_max", *fastest},
                {"prefill_tokens", row.prefill_tokens},
                {"prefill_tokens_per_second", row.prefill_rate}};
+  if (row.flash_attention) json["flash_attention"] = *row.flash_attention;
   if (row.counters.steps == 0) return json;
   const AttentionCounters& attention = row.counters.attention;
   const auto steps = static_cast<double>(row.steps);
@@ -250,7 +254,7 @@ Json row_fields(const DecodeBenchRow& row) {
 std::string as_table(const std::vector<DecodeBenchRow>& rows) {
   constexpr double kMiB = 1024.0 * 1024.0;
   char line[256];
-  std::snprintf(line, sizeof line, "%-10s %8s %7s %10s %17s %11s %12s %11s\n", "engine", "context",
+  std::snprintf(line, sizeof line, "%-17s %8s %7s %10s %17s %11s %12s %11s\n", "engine", "context",
                 "budget", "decode t/s", "min..max", "prefill t/s", "KV MiB/token", "attention %");
   std::string table = line;
   for (const DecodeBenchRow& row : rows) {
@@ -263,8 +267,10 @@ std::string as_table(const std::vector<DecodeBenchRow>& rows) {
     const double bytes =
         ours ? static_cast<double>(attention.bytes_read()) / static_cast<double>(row.steps) : 0;
     const double share = ours ? 100 * attention.seconds.total() / row.counters.step_seconds : 0;
-    std::snprintf(line, sizeof line, "%-10s %8lld %7s %10.1f %17s %11.1f %12s %11s\n",
-                  row.engine.c_str(), static_cast<long long>(row.context),
+    const std::string name =
+        row.engine + (row.flash_attention ? (*row.flash_attention ? " (flash)" : " (plain)") : "");
+    std::snprintf(line, sizeof line, "%-17s %8lld %7s %10.1f %17s %11.1f %12s %11s\n", name.c_str(),
+                  static_cast<long long>(row.context),
                   row.budget ? std::to_string(*row.budget).c_str() : "-", median(row.decode_rates),
                   spread.c_str(), row.prefill_rate, number_or_dash(bytes / kMiB, 2, ours).c_str(),
                   number_or_dash(share, 1, ours).c_str());

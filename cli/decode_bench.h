@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ struct DecodeBenchPlan {
 struct DecodeBenchRow {
   std::string engine;  ///< "quest", "dense" or "llama.cpp"
   std::int64_t context = 0;
-  std::optional<std::int64_t> budget;  ///< of quest alone
+  std::optional<std::int64_t> budget;   ///< of quest alone
+  std::optional<bool> flash_attention;  ///< of llama.cpp alone
   std::int64_t prefill_tokens = 0;
   double prefill_rate = 0;
   std::vector<double> decode_rates;  ///< one a run, in order
@@ -38,10 +40,12 @@ struct DecodeBenchRow {
 double median(std::vector<double> values);
 
 /// Fills every engine's cache once with the same text, then lets them decode in turns from that
-/// state. `peer` may be null. Stops early, with no rows, after Ctrl-C. Throws Error if an engine
-/// called sparse read as much as full attention although the context exceeds its budget.
+/// state. Every peer is an engine of its own. Stops early, with no rows, after Ctrl-C. Throws Error
+/// if an engine called sparse read as much as full attention although the context exceeds its
+/// budget.
 std::vector<DecodeBenchRow> run_decode_bench(const std::shared_ptr<const Model>& model,
-                                             const EngineOptions& options, LlamaPeer* peer,
+                                             const EngineOptions& options,
+                                             std::span<const std::unique_ptr<LlamaPeer>> peers,
                                              const DecodeBenchPlan& plan);
 
 Json row_fields(const DecodeBenchRow& row);

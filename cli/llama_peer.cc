@@ -36,7 +36,8 @@ struct LlamaPeer::State {
   std::unique_ptr<llama_context, ContextDeleter> context;
 };
 
-LlamaPeer::LlamaPeer(const std::string& path) : state_(std::make_unique<State>()) {
+LlamaPeer::LlamaPeer(const std::string& path, bool flash_attention)
+    : flash_attention_(flash_attention), state_(std::make_unique<State>()) {
   llama_backend_init();
   state_->model.reset(llama_model_load_from_file(path.c_str(), llama_model_default_params()));
   if (!state_->model) throw FileError("llama.cpp cannot load '" + path + "'; try --peer none");
@@ -52,7 +53,8 @@ void LlamaPeer::open(std::int64_t context, KvType type, int threads) {
   params.n_ubatch = kChunk;
   params.n_threads = threads;
   params.n_threads_batch = threads;
-  params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+  params.flash_attn_type =
+      flash_attention_ ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
   params.type_k = ggml_type_of(type);
   params.type_v = ggml_type_of(type);
   state_->context.reset(llama_init_from_model(state_->model.get(), params));

@@ -12,18 +12,20 @@
 namespace quest::cli {
 
 /// llama.cpp's own engine in this process, for comparison: libllama loads the file with its default
-/// parameters (its own weight repacking included) and runs with flash attention.
+/// parameters (its own weight repacking included). With flash attention or without: which is faster
+/// depends on the machine by a factor of three either way, so a comparison needs both.
 class LlamaPeer {
  public:
   /// Tokens that one prefill call takes, libllama's default for n_ubatch.
   static constexpr std::int32_t kChunk = 512;
 
   /// Throws FileError if libllama cannot load the file, Error if it cannot make a context.
-  explicit LlamaPeer(const std::string& path);
+  LlamaPeer(const std::string& path, bool flash_attention);
   ~LlamaPeer();
   LlamaPeer(const LlamaPeer&) = delete;
   LlamaPeer& operator=(const LlamaPeer&) = delete;
 
+  bool flash_attention() const { return flash_attention_; }
   /// Starts an empty cache for `context` tokens.
   void open(std::int64_t context, KvType type, int threads);
   /// Reads tokens (at most kChunk) and returns the logits after the last one, [vocabulary], valid
@@ -36,6 +38,7 @@ class LlamaPeer {
 
  private:
   struct State;
+  const bool flash_attention_;
   std::unique_ptr<State> state_;
 };
 

@@ -61,7 +61,8 @@ int run_program(CLI::App& app, int argc, char** argv, const int& status) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+// Only the library of options can throw here, out of memory before anything has begun.
+int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape)
   silence_libraries(argc, argv);
   CLI::App app{"Answers from long contexts with query-aware sparse attention", "quest"};
   app.set_version_flag("--version",

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -15,7 +16,7 @@ constexpr double kQuietSeconds = 1.0;
 constexpr int kBarWidth = 24;
 
 std::string duration(double seconds) {
-  const auto whole = static_cast<long long>(seconds + 0.5);
+  const auto whole = std::llround(seconds);
   char text[32];
   if (whole < 60) {
     std::snprintf(text, sizeof text, "%llds", whole);

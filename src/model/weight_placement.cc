@@ -88,6 +88,7 @@ std::vector<std::byte> reencode(const ggml_tensor* source, const std::byte* data
   };
   ggml_quantize_init(type);
   std::vector<std::thread> workers;
+  workers.reserve(static_cast<std::size_t>(threads));
   for (int t = 0; t < threads; ++t) {
     workers.emplace_back(convert, rows * t / threads, rows * (t + 1) / threads);
   }

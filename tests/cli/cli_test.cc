@@ -240,8 +240,8 @@ TEST_F(Program, BenchDecodeReportsEveryEngine) {
                               "--repeat", "1", "--tokens", "4"});
   expect_fields(json, kCommonFields);
   const auto& rows = json.at("rows");
-  ASSERT_EQ(rows.size(), 4U);
-  const std::vector<std::string> engines = {"quest", "quest", "dense", "llama.cpp"};
+  ASSERT_EQ(rows.size(), 5U);
+  const std::vector<std::string> engines = {"quest", "quest", "dense", "llama.cpp", "llama.cpp"};
   for (std::size_t i = 0; i < engines.size(); ++i) {
     EXPECT_EQ(rows[i].at("engine"), engines[i]);
     EXPECT_EQ(rows[i].at("context"), 320);
@@ -252,6 +252,8 @@ TEST_F(Program, BenchDecodeReportsEveryEngine) {
   EXPECT_EQ(rows[0].at("budget"), 64);
   EXPECT_EQ(rows[1].at("budget"), 128);
   EXPECT_TRUE(rows[2].at("budget").is_null());
+  EXPECT_EQ(rows[3].at("flash_attention"), true);
+  EXPECT_EQ(rows[4].at("flash_attention"), false);
   expect_fields(rows[0].at("seconds"), kStages);
   EXPECT_LT(rows[0].at("kv_bytes_read_per_token"), rows[1].at("kv_bytes_read_per_token"));
   EXPECT_LT(rows[1].at("kv_bytes_read_per_token"), rows[2].at("kv_bytes_read_per_token"));

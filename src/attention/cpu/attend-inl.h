@@ -11,6 +11,8 @@
 #include "attention/cpu/kernels.h"
 #include "attention/cpu/simd-inl.h"
 
+// Offsets here stay inside one page, run or tile; those into the pool are 64-bit.
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
 HWY_BEFORE_NAMESPACE();
 namespace quest::cpu::HWY_NAMESPACE {
 
@@ -295,5 +297,6 @@ void attend(const AttendArgs& args) {
 
 }  // namespace quest::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
 
 #endif

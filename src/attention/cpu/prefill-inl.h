@@ -15,6 +15,8 @@
 #include "attention/cpu/prefill_layout.h"
 #include "attention/cpu/simd-inl.h"
 
+// Offsets here stay inside one page, run or tile; those into the pool are 64-bit.
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
 HWY_BEFORE_NAMESPACE();
 namespace quest::cpu::HWY_NAMESPACE {
 
@@ -259,5 +261,6 @@ void prefill(const PrefillArgs& args) {
 
 }  // namespace quest::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
 
 #endif

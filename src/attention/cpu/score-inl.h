@@ -11,6 +11,8 @@
 #include "attention/cpu/kernels.h"
 #include "attention/cpu/simd-inl.h"
 
+// Offsets here stay inside one page, run or tile; those into the pool are 64-bit.
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
 HWY_BEFORE_NAMESPACE();
 namespace quest::cpu::HWY_NAMESPACE {
 
@@ -29,7 +31,7 @@ HWY_INLINE void store_sums_of_four(D d, V a, V b, V c, V e, float* out) {
 
 /// Adds upper halves to lower halves until one 128-bit block is left.
 template <class D>
-HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> sum_of_blocks(D d, hn::Vec<D> v) {
+HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> sum_of_blocks([[maybe_unused]] D d, hn::Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) <= 4) {
     return v;
   } else {
@@ -146,5 +148,6 @@ void score(const ScoreArgs& args) {
 
 }  // namespace quest::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
 
 #endif

@@ -215,7 +215,8 @@ class ReferenceBackend final : public AttentionBackend {
         const auto t = static_cast<std::int64_t>(p) * page_size + slot;
         if (t > row.position) break;
         double dot = 0;
-        for (std::int32_t j = 0; j < d; ++j) dot += double{q[j]} * k[j * page_size + slot];
+        for (std::int32_t j = 0; j < d; ++j)
+          dot += double{q[j]} * k[std::int64_t{j} * page_size + slot];
         logits[t] = input.scale * dot;
       }
     }

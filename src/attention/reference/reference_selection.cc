@@ -82,6 +82,7 @@ Scores log_softmax(const Scores& scores, const Pages& forced, double scale) {
 
 Scores summed_softmax(const std::vector<Scores>& scores, const Pages& forced, double scale) {
   std::vector<Scores> logs;
+  logs.reserve(scores.size());
   for (const Scores& head : scores) logs.push_back(log_softmax(head, forced, scale));
   Scores combined;
   for (std::size_t p = 0; p < scores[0].size(); ++p) {
