@@ -13,7 +13,7 @@ namespace quest::cli {
 
 /// llama.cpp's own engine in this process, for comparison: libllama loads the file with its default
 /// parameters (its own weight repacking included). With flash attention or without: which is faster
-/// depends on the machine by a factor of three either way, so a comparison needs both.
+/// depends on the machine (a factor of three was seen), so a comparison needs both.
 class LlamaPeer {
  public:
   /// Tokens that one prefill call takes, libllama's default for n_ubatch.
