@@ -18,17 +18,6 @@ struct InspectOptions {
   std::string model;
 };
 
-CacheShape cache_shape(const ModelInfo& info, const EngineOptions& engine, std::int64_t context) {
-  CacheShape shape;
-  shape.num_layers = info.num_layers;
-  shape.num_kv_heads = info.num_kv_heads;
-  shape.head_dim = info.head_dim;
-  shape.page_size = engine.page_size;
-  shape.type = engine.kv_type;
-  shape.num_pages = (context + engine.page_size - 1) / engine.page_size;
-  return shape;
-}
-
 Json model_fields(const ModelInfo& info) {
   return {{"name", info.name},
           {"architecture", info.architecture},
@@ -75,16 +64,16 @@ int inspect(InspectOptions& options) {
     throw InvalidArgument("name the model once, either as MODEL or with -m");
   }
   if (!options.model.empty()) options.common.model = options.model;
-  const EngineOptions engine = engine_options(options.common);
+  EngineOptions engine = engine_options(options.common);
   Output output(options.common.output);
   const auto model = load_model(options.common);
   const ModelInfo& info = model->info();
-  const std::int64_t context = context_limit(options.common, info);
+  engine.context = context_limit(options.common, info);
 
   Json json = common_fields(info, resolved_threads(options.common.threads));
   json.update(model_fields(info));
   json["chat_template"] = model->tokenizer().has_chat_template();
-  json.update(cache_fields(cache_shape(info, engine, context), context));
+  json.update(cache_fields(cache_shape(engine, info), engine.context));
   output.write(options.common.json ? dump(json) : as_text(json));
   output.finish();
   return 0;

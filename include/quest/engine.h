@@ -27,6 +27,9 @@ struct EngineOptions {
   bool reference = false;    ///< scalar oracle instead of the CPU backend; tests only
 };
 
+/// The KV cache that an engine with these options allocates for this model; the context as given.
+CacheShape cache_shape(const EngineOptions& options, const ModelInfo& info);
+
 /// Seconds spent by the engine, attention's stages apart.
 struct EngineCounters {
   AttentionCounters attention;

@@ -41,6 +41,12 @@ EngineOptions resolved(EngineOptions options, const ModelInfo& info) {
   return options;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
 CacheShape cache_shape(const EngineOptions& options, const ModelInfo& info) {
   CacheShape shape;
   shape.num_layers = info.num_layers;
@@ -52,12 +58,6 @@ CacheShape cache_shape(const EngineOptions& options, const ModelInfo& info) {
       options.page_size > 0 ? (options.context + options.page_size - 1) / options.page_size : 0;
   return shape;
 }
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-}  // namespace
 
 struct Engine::State {
   State(std::shared_ptr<const Model> the_model, const EngineOptions& the_options)
