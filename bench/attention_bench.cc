@@ -276,7 +276,7 @@ void Score(benchmark::State& state) {
   const CacheShape& shape = filled.cache.shape();
   std::vector<float> coefficients(128, 0.5F);
   std::vector<float> scores(static_cast<std::size_t>(pages));
-  const cpu::Kernels kernels = cpu::kernels_for(shape.type);
+  const cpu::Kernels kernels = cpu::kernels_for(shape);
   Best best;
   for (auto _ : state) {
     best.time(state, [&] {

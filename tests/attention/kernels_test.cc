@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, EveryTarget, testing::ValuesIn(cpu::runnable_t
 
 TEST_P(EveryTarget, Backend_MatchesReference) {
   std::uint32_t seed = 1;
-  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16}) {
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
     for (const std::int32_t page_size : {8, 16, 64}) {
       for (const std::int32_t head_dim : {64, 80}) {
         const std::int32_t group = 1 + static_cast<std::int32_t>(seed % 9);
@@ -39,7 +39,13 @@ TEST_P(EveryTarget, Backend_MatchesReference) {
         policy.budget = 3 * page_size;
         policy.dense_layers = 0;
         policy.window = 1;
-        const CacheShape shape{1, 1, head_dim, page_size, type, pages_needed(requests, page_size)};
+        const CacheShape shape{1,
+                               1,
+                               head_dim,
+                               page_size,
+                               type,
+                               pages_needed(requests, page_size),
+                               seed % 2 == 0 ? SummaryType::kQ8 : SummaryType::kPlain};
         Side cpu(shape, group, policy, make_cpu_backend, 2);
         Side reference(shape, group, policy, make_reference_backend);
         for (Side* side : {&cpu, &reference}) {
@@ -102,7 +108,7 @@ struct ScoreCase {
 
 TEST_P(EveryTarget, Score_IsTheDotProductAndNeverDependsOnTheSplit) {
   for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16}) {
-    const cpu::Kernels kernels = cpu::kernels_for(type);
+    const cpu::Kernels kernels = cpu::kernels_for({1, 1, 64, 16, type, 1});
     for (const std::int32_t head_dim : {64, 80, 256}) {
       for (const std::int32_t rows : {1, 2, 3, 4, 7}) {
         constexpr std::int32_t kPages = 29;
@@ -127,7 +133,7 @@ TEST_P(EveryTarget, Score_IsTheDotProductAndNeverDependsOnTheSplit) {
 }
 
 TEST_P(EveryTarget, Attend_NothingReadIsTheEmptyPartial) {
-  const cpu::Kernels kernels = cpu::kernels_for(KvType::kF16);
+  const cpu::Kernels kernels = cpu::kernels_for({1, 1, 64, 16, KvType::kF16, 1});
   std::vector<float> q(3 * 64, 1.0F);
   std::vector<float> o(3 * 64, 7.0F);
   std::vector<float> max(3, 7.0F);

@@ -17,7 +17,7 @@ namespace {
 class CpuBackend final : public AttentionBackend {
  public:
   CpuBackend(KvCache& cache, SelectionPolicy policy)
-      : cache_(cache), kernels_(cpu::kernels_for(cache.shape().type)) {
+      : cache_(cache), kernels_(cpu::kernels_for(cache.shape())) {
     CpuBackend::set_policy(std::move(policy));
   }
 
