@@ -267,5 +267,32 @@ TEST(Grid, SparseRows_EachRowSelectsForItself) {
   EXPECT_LE(tally.different * 200, tally.lists) << tally.different << " of " << tally.lists;
 }
 
+/// Rows on both sides of the crossover in one step: the counters say which read everything.
+TEST(Grid, Crossover_ShortRowsReadEverything) {
+  for (const GroupMode mode : kModes) {
+    Tally tally;
+    GridCase grid;
+    grid.group = 3;
+    grid.policy = policy_of(mode, 64);
+    grid.policy.crossover = 1.75F;  // 7 pages
+    grid.threads = 2;
+    grid.requests = {{111, 1, true}, {112, 1, true}, {100, 30, true}, {40, 1, true}};
+    grid.shape = {1, 2, 64, 16, KvType::kF16, pages_needed(grid.requests, 16)};
+    check(grid, tally);
+    if (HasFatalFailure()) return;
+
+    Side side(grid.shape, 3, grid.policy, make_cpu_backend, 2);
+    for (const Request& request : grid.requests) side.add(request, 5);
+    side.step(6);
+    // Of the 30 rows those at positions 112 … 129 see more than 7 pages; unions of per-head picks
+    // may hold every page of a short list.
+    const AttentionCounters& counters = side.backend->counters();
+    EXPECT_EQ(counters.sparse_lists + counters.dense_lists, 33 * 2);
+    if (mode != GroupMode::kPerHead) {
+      EXPECT_EQ(counters.sparse_lists, 2 * (1 + 18));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace quest::test

@@ -7,6 +7,7 @@
 
 #include <numeric>
 
+#include "attention/cpu/vnni.h"
 #include "attention/cpu_harness.h"
 #include "core/elements.h"
 
@@ -62,6 +63,29 @@ TEST_P(EveryTarget, Backend_MatchesReference) {
               << "page_size " << page_size << " head_dim " << head_dim << " group " << group;
         }
       }
+    }
+  }
+}
+
+/// The integer products of q8_0 keys are the same with and without VNNI, so the outputs are too.
+TEST(Kernels, Vnni_ChangesNoBit) {
+  const std::vector<Request> requests{{100, 1, true}, {300, 1, false}};
+  for (const std::int32_t page_size : {8, 16, 32}) {
+    for (const std::int32_t group : {1, 3, 8}) {
+      SelectionPolicy policy;
+      policy.budget = 2 * page_size;
+      policy.dense_layers = 0;
+      policy.window = 1;
+      const CacheShape shape{1, 1, 80, page_size, KvType::kQ8_0, pages_needed(requests, page_size)};
+      std::vector<float> outputs[2];
+      for (const bool allowed : {false, true}) {
+        cpu::allow_vnni(allowed);
+        Side side(shape, group, policy, make_cpu_backend, 1);
+        for (const Request& request : requests) side.add(request, 3);
+        side.step(4);
+        outputs[allowed ? 1 : 0] = side.outputs[0];
+      }
+      EXPECT_EQ(outputs[0], outputs[1]) << "page_size " << page_size << " group " << group;
     }
   }
 }

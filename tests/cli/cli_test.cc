@@ -103,7 +103,8 @@ TEST_F(Program, PaperPolicyIsReportedAndFlagsWinOverIt) {
 }
 
 TEST_F(Program, EveryKvTypeAndPageSizeWorks) {
-  const std::pair<const char*, const char*> cases[] = {{"f32", "8"}, {"f16", "64"}, {"bf16", "32"}};
+  const std::pair<const char*, const char*> cases[] = {
+      {"f32", "8"}, {"f16", "64"}, {"bf16", "32"}, {"q8_0", "16"}};
   for (const auto& [kv, page] : cases) {
     const auto json = run_json({"run", "-p", "One, two, three, four,", "-n", "2", "--kv", kv,
                                 "--page-size", page, "--budget", "64"});

@@ -183,12 +183,10 @@ HWY_INLINE std::int64_t page_offset(const AttendArgs& args, std::int32_t i) {
 /// Bytes that the prefetches run ahead of the arithmetic, in whole pages.
 inline constexpr std::int64_t kBytesAhead = 8192;
 
-using PageLogits = void (*)(const float*, std::int32_t, const std::byte*, const std::byte*, float*);
-
 template <class Format, int kSize, int kHeads>
-constexpr PageLogits page_logits_for_size() {
+PageLogits page_logits_for_size() {
   if constexpr (std::is_same_v<Format, Q8>) {
-    return page_logits_q8<kSize, kHeads>;
+    return page_logits_q8_for_machine<kSize, kHeads>();
   } else {
     return page_logits<Format, kSize, kHeads>;
   }

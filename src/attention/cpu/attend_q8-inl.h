@@ -13,6 +13,7 @@
 
 #include "attention/cpu/kernels.h"
 #include "attention/cpu/simd-inl.h"
+#include "attention/cpu/vnni.h"
 #include "quest/kv_type.h"
 
 // Offsets here stay inside one page, run or tile; those into the pool are 64-bit.
@@ -28,6 +29,8 @@ namespace quest::cpu::HWY_NAMESPACE {
 #else
 #define QUEST_INTEGER_DOTS 0
 #endif
+
+using PageLogits = void (*)(const float*, std::int32_t, const std::byte*, const std::byte*, float*);
 
 /// q as page_logits_q8 reads it, inside head_dim · kHeads floats of scratch.
 template <int kHeads>
@@ -86,8 +89,36 @@ HWY_INLINE float scale_at(const std::uint16_t* scales, std::int32_t index) {
 
 #if QUEST_INTEGER_DOTS
 
+#if HWY_TARGET == HWY_AVX3
+
+/// sum + pairwise products of 16-bit integers, q being the same pair for all lanes. Highway has no
+/// target with AVX512-VNNI; whoever calls this has asked the processor.
+HWY_INLINE hn::Vec512<std::int32_t> dot_pairs_vnni(hn::Vec512<std::int32_t> sum,
+                                                   hn::Vec512<std::int16_t> x,
+                                                   const std::int32_t& q) {
+  asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "m"(q));
+  return sum;
+}
+HWY_INLINE hn::Vec256<std::int32_t> dot_pairs_vnni(hn::Vec256<std::int32_t> sum,
+                                                   hn::Vec256<std::int16_t> x,
+                                                   const std::int32_t& q) {
+  asm("vpdpwssd %2%{1to8%}, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "m"(q));
+  return sum;
+}
+
+#endif
+
+/// The same in two instructions.
+template <class V32, class V16>
+HWY_INLINE V32 dot_pairs(V32 sum, V16 x, const std::int32_t& q) {
+  const hn::DFromV<V32> d32;
+  const hn::DFromV<V16> d16;
+  V32 unused = sum;  // these targets sum neighbours, and into one vector alone
+  return hn::ReorderWidenMulAccumulate(d32, x, hn::BitCast(d16, hn::Set(d32, q)), sum, unused);
+}
+
 /// q·k for kHeads heads and the kSize tokens of one page, as page_logits does for plain types.
-template <int kSize, int kHeads>
+template <int kSize, int kHeads, bool kVnni>
 HWY_NOINLINE void page_logits_q8(const float* HWY_RESTRICT query, std::int32_t head_dim,
                                  const std::byte* HWY_RESTRICT page, const std::byte* next,
                                  float* HWY_RESTRICT logits) {
@@ -124,9 +155,11 @@ HWY_NOINLINE void page_logits_q8(const float* HWY_RESTRICT query, std::int32_t h
         const auto x = hn::PromoteTo(d16, hn::LoadU(d8, row));
         QUEST_UNROLL
         for (int h = 0; h < kHeads; ++h) {
-          V32 unused = sum[h];  // these targets sum neighbours, and into one vector alone
-          sum[h] = hn::ReorderWidenMulAccumulate(d32, x, hn::BitCast(d16, hn::Set(d32, qj[h])),
-                                                 sum[h], unused);
+          if constexpr (kVnni) {
+            sum[h] = dot_pairs_vnni(sum[h], x, qj[h]);
+          } else {
+            sum[h] = dot_pairs(sum[h], x, qj[h]);
+          }
         }
         row += kPairBytes;
         qj += kHeads;
@@ -148,7 +181,7 @@ HWY_NOINLINE void page_logits_q8(const float* HWY_RESTRICT query, std::int32_t h
 #else
 
 /// The same in plain loops over the tokens, for the compiler to vectorise.
-template <int kSize, int kHeads>
+template <int kSize, int kHeads, bool kVnni>
 HWY_NOINLINE void page_logits_q8(const float* HWY_RESTRICT query, std::int32_t head_dim,
                                  const std::byte* HWY_RESTRICT page, const std::byte* next,
                                  float* HWY_RESTRICT logits) {
@@ -182,6 +215,14 @@ HWY_NOINLINE void page_logits_q8(const float* HWY_RESTRICT query, std::int32_t h
 }
 
 #endif  // QUEST_INTEGER_DOTS
+
+template <int kSize, int kHeads>
+PageLogits page_logits_q8_for_machine() {
+#if HWY_TARGET == HWY_AVX3
+  if (uses_vnni()) return page_logits_q8<kSize, kHeads, true>;
+#endif
+  return page_logits_q8<kSize, kHeads, false>;
+}
 
 template <class D>
 HWY_INLINE hn::Vec<D> load_integers(D d, const std::int8_t* p) {
@@ -259,12 +300,17 @@ HWY_NOINLINE void page_values_q8(const float* HWY_RESTRICT weights,
   const std::int32_t bytes = head_dim * page_size;
   for (std::int32_t i = 0; i < bytes; i += 64) __builtin_prefetch(next + i, 0, 2);
 
+  const hn::CappedTag<float, 8> d8;  // the smallest page
+  constexpr std::int32_t kLanes8 = static_cast<std::int32_t>(hn::MaxLanes(d8));
   alignas(64) float scaled[kHeads * kStride];
   for (std::int32_t first = 0, block = 0; first < head_dim; first += kScaleBlock, ++block) {
-    for (std::int32_t t = 0; t < tokens; ++t) {
-      const float scale = scale_at(scales, block * page_size + t);
+    // Slots that were never written are scaled too, and not read.
+    for (std::int32_t t = 0; t < page_size; t += kLanes8) {
+      const auto scale = load_wide(d8, F16(), scales + block * page_size + t);
+      QUEST_UNROLL
       for (int h = 0; h < kHeads; ++h) {
-        scaled[h * kStride + t] = scale * weights[h * kAttendLogitStride + t];
+        const auto weight = hn::LoadU(d8, weights + h * kAttendLogitStride + t);
+        hn::StoreU(hn::Mul(scale, weight), d8, scaled + h * kStride + t);
       }
     }
     const std::int32_t end = HWY_MIN(first + kScaleBlock, head_dim);

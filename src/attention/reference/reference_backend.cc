@@ -123,11 +123,11 @@ class ReferenceBackend final : public AttentionBackend {
   void run_head(const LayerInput& input, const Row& row, std::int32_t head) {
     const CacheShape& shape = cache_.shape();
     const auto num_pages = static_cast<std::int32_t>(row.position / shape.page_size + 1);
-    const std::int64_t budget =
+    const PageBudget budget =
         policy_.page_budget(input.layer, head, shape.num_kv_heads, shape.page_size);
     std::vector<std::int32_t> pages;
-    if (row.sparse && budget < num_pages) {
-      pages = select(input, row, head, num_pages, budget);
+    if (row.sparse && budget.selects(num_pages)) {
+      pages = select(input, row, head, num_pages, budget.pages);
     } else {
       for (std::int32_t p = 0; p < num_pages; ++p) pages.push_back(p);
     }
