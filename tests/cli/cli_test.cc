@@ -200,9 +200,10 @@ TEST_F(Program, BytesReadFallAsTheCostModelSays) {
   const double layers = inspect.at("layers");
   const auto json = run_json({"run", "-f", path, "-n", "9", "--budget", "256", "--gqa",
                               "group-mean", "--dense-layers", "2"});
-  // SPEC S8 on each sparse layer: 1/S + K/P; the dense layers read everything.
+  // SPEC S8 on each sparse layer: 1/S + K/P; the dense layers read everything. Summaries take 132
+  // bytes (q8) where the 256 of f16 would be 1/S.
   const double pages = std::ceil(json.at("prompt_tokens").get<double>() / 16);
-  const double sparse = 1.0 / 16 + 16.0 / pages;
+  const double sparse = 132.0 / 256 / 16 + 16.0 / pages;
   const double expected = (2 + (layers - 2) * sparse) / layers;
   const double share = json.at("kv_bytes_read_per_token").get<double>() /
                        json.at("kv_bytes_dense_per_token").get<double>();
@@ -230,8 +231,10 @@ TEST_F(Program, InspectReportsShapeAndCache) {
   EXPECT_EQ(json.at("trained_context"), 8192);
   const std::int64_t per_token = 30 * 3 * 64 * 2 * 2;
   EXPECT_EQ(json.at("kv_bytes_per_token"), per_token);
-  EXPECT_EQ(json.at("summary_bytes_per_page"), per_token);
-  EXPECT_EQ(json.at("cache_bytes"), per_token * 4096 + per_token * 4096 / 16);
+  // 90 heads: 8-bit minimum and maximum of 64 channels, two scales.
+  EXPECT_EQ(json.at("summary"), "q8");
+  EXPECT_EQ(json.at("summary_bytes_per_page"), 90 * (2 * 64 + 2 * 2));
+  EXPECT_EQ(json.at("cache_bytes"), per_token * 4096 + 90 * 132 * (4096 / 16));
   const ProgramResult text = run_program({"inspect"});
   EXPECT_THAT(text.out, HasSubstr("head_dim"));
 }
