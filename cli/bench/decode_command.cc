@@ -1,16 +1,16 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "commands.h"
-#include "decode_bench.h"
+#include "bench/bench_commands.h"
+#include "bench/decode.h"
+#include "bench/list_option.h"
+#include "bench/llama_peer.h"
 #include "interrupt.h"
-#include "llama_peer.h"
 #include "output.h"
 #include "quest/error.h"
 
@@ -27,23 +27,6 @@ struct BenchOptions {
   bool table = false;
 };
 
-std::vector<std::int64_t> parse_list(const char* flag, const std::string& text) {
-  std::vector<std::int64_t> values;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    std::int64_t value = 0;
-    const char* const last = text.data() + end;
-    const auto [stop, error] = std::from_chars(text.data() + begin, last, value);
-    if (error != std::errc{} || stop != last || value < 1) {
-      throw InvalidArgument(std::string(flag) + " '" + text +
-                            "' must be numbers of tokens with commas between, such as 2048,8192");
-    }
-    values.push_back(value);
-    begin = end + 1;
-  }
-  return values;
-}
-
 std::vector<DecodeBenchPlan> plans(const BenchOptions& options) {
   require_at_least("--repeat", options.repeat, 1);
   require_at_least("--tokens", options.tokens, 1);
@@ -54,14 +37,14 @@ std::vector<DecodeBenchPlan> plans(const BenchOptions& options) {
     throw InvalidArgument("--table and --json exclude each other; give one");
   }
   std::vector<DecodeBenchPlan> plans;
-  for (const std::int64_t context : parse_list("--context", options.contexts)) {
+  for (const std::int64_t context : parse_list("--context", options.contexts, "tokens")) {
     if (context <= options.tokens) {
       throw InvalidArgument("--context " + std::to_string(context) + " leaves no text before the " +
                             std::to_string(options.tokens) + " decoded --tokens; raise it");
     }
     DecodeBenchPlan plan;
     plan.context = context;
-    plan.budgets = parse_list("--budget", options.budgets);
+    plan.budgets = parse_list("--budget", options.budgets, "tokens");
     plan.tokens = options.tokens;
     plan.repeat = options.repeat;
     plans.push_back(std::move(plan));
@@ -122,7 +105,9 @@ int bench_decode(const BenchOptions& options) {
   return interrupted() ? kInterruptedStatus : 0;
 }
 
-void add_decode(CLI::App& bench, int& status) {
+}  // namespace
+
+CLI::App* add_bench_decode(CLI::App& bench, int& status) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = bench.add_subcommand(
       "decode", "Decoded tokens a second of quest, full attention and llama.cpp, in turns");
@@ -140,14 +125,7 @@ void add_decode(CLI::App& bench, int& status) {
   add_storage_options(*command, options->common);
   add_selection_options(*command, options->common);
   command->callback([options, &status] { status = bench_decode(*options); });
-}
-
-}  // namespace
-
-void add_bench_command(CLI::App& app, int& status) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure speed");
-  bench->require_subcommand(1);
-  add_decode(*bench, status);
+  return command;
 }
 
 }  // namespace quest::cli

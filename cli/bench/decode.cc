@@ -1,5 +1,5 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
-#include "decode_bench.h"
+#include "bench/decode.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,9 +7,9 @@
 #include <span>
 #include <utility>
 
+#include "bench/llama_peer.h"
 #include "filler_text.h"
 #include "interrupt.h"
-#include "llama_peer.h"
 #include "progress.h"
 #include "quest/error.h"
 

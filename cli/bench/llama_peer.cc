@@ -1,26 +1,15 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
-#include "llama_peer.h"
+#include "bench/llama_peer.h"
 
 #include <llama.h>
 
 #include <vector>
 
+#include "bench/ggml_kv_type.h"
 #include "quest/error.h"
 
 namespace quest::cli {
 namespace {
-
-ggml_type ggml_type_of(KvType type) {
-  switch (type) {
-    case KvType::kF32:
-      return GGML_TYPE_F32;
-    case KvType::kF16:
-      return GGML_TYPE_F16;
-    case KvType::kBF16:
-      return GGML_TYPE_BF16;
-  }
-  throw InvalidArgument("llama.cpp has no cache of this type");
-}
 
 struct ModelDeleter {
   void operator()(llama_model* model) const { llama_model_free(model); }
