@@ -34,12 +34,11 @@ bool replaceable(const std::string& path) {
   return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
 }
 
-int open_temporary(const std::string& target, std::string& path) {
+int open_temporary(const std::string& target, std::string& path, const std::string& hint = {}) {
   path = target + ".XXXXXX";
   const int file = ::mkstemp(path.data());
   if (file < 0) {
-    throw FileError("cannot write '" + target + "': " + std::strerror(errno) +
-                    "; choose another path for -o");
+    throw FileError("cannot write '" + target + "': " + std::strerror(errno) + hint);
   }
   return file;
 }
@@ -86,15 +85,15 @@ void write_in_place(const std::string& target, std::string_view text) {
 
 }  // namespace
 
-Output::Output(std::string path) : path_(std::move(path)) {
+Output::Output(std::string path, const std::string& flag) : path_(std::move(path)) {
   if (path_.empty()) return;
   std::error_code error;
   if (std::filesystem::is_directory(path_, error)) {
-    throw FileError("cannot write '" + path_ + "': it is a directory; name a file with -o");
+    throw FileError("cannot write '" + path_ + "': it is a directory; name a file with " + flag);
   }
   if (!replaceable(path_)) return;
   std::string temporary;
-  ::close(open_temporary(path_, temporary));
+  ::close(open_temporary(path_, temporary, "; choose another path for " + flag));
   ::unlink(temporary.c_str());
 }
 

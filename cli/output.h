@@ -1,6 +1,7 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,8 +20,8 @@ class ClosedPipe : public Error {
 class Output {
  public:
   /// path: empty for standard output. A file's folder is tried at once, so that a bad path is
-  /// refused before any work. Throws FileError.
-  explicit Output(std::string path);
+  /// refused before any work. Throws FileError, which names the flag that gave the path.
+  explicit Output(std::string path, const std::string& flag = "-o");
 
   /// Throws Error if standard output takes no more (full device), ClosedPipe if nobody reads it.
   void write(std::string_view text);
@@ -32,5 +33,11 @@ class Output {
   std::string collected_;
   bool ends_line_ = true;
 };
+
+/// A file that is written beside the main result, nothing for an empty path. Throws as Output.
+inline std::optional<Output> side_output(const std::string& path, const std::string& flag) {
+  if (path.empty()) return std::nullopt;
+  return Output(path, flag);
+}
 
 }  // namespace quest::cli

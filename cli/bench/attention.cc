@@ -236,7 +236,8 @@ Json attention_ratios(const std::vector<AttentionRow>& rows, double read_bandwid
     const AttentionRow* dense = nullptr;
     const AttentionRow* peer = nullptr;
     for (const AttentionRow& other : rows) {
-      if (other.shape.context != quest.shape.context || other.shape.batch != quest.shape.batch) {
+      if (other.shape.context != quest.shape.context || other.shape.batch != quest.shape.batch ||
+          other.shape.page_size != quest.shape.page_size) {
         continue;
       }
       if (other.engine == "dense") dense = &other;

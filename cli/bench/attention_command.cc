@@ -6,9 +6,11 @@
 
 #include "bench/attention.h"
 #include "bench/attention_flags.h"
+#include "bench/attention_report.h"
 #include "bench/bench_commands.h"
+#include "bench/bench_fields.h"
 #include "bench/probe.h"
-#include "bench/table.h"
+#include "bench/report_output.h"
 #include "bench/workers.h"
 #include "interrupt.h"
 #include "output.h"
@@ -16,8 +18,6 @@
 
 namespace quest::cli {
 namespace {
-
-constexpr int kProbePasses = 7;
 
 struct Flags {
   AttentionFlags shared;
@@ -52,46 +52,11 @@ std::vector<AttentionPlan> plans(const Flags& flags, const AttentionSetup& setup
   return plans;
 }
 
-Table as_table(const std::vector<AttentionRow>& rows, double read_bandwidth) {
-  Table table;
-  table.headers = {"engine", "context", "batch",    "us/layer", "min..max",    "score",
-                   "select", "attend",  "MB/layer", "GB/s",     "bandwidth %", "best %"};
-  const auto us = [](double seconds) { return fixed(seconds * 1e6, 1); };
-  for (const AttentionRow& row : rows) {
-    const double rate = row.bytes / row.seconds.median;
-    const auto stage = [&](double StageSeconds::*member) {
-      return row.stages ? us(*row.stages.*member) : std::string("-");
-    };
-    table.rows.push_back(
-        {row.name(), std::to_string(row.shape.context), std::to_string(row.shape.batch),
-         us(row.seconds.median), us(row.seconds.min) + ".." + us(row.seconds.max),
-         stage(&StageSeconds::score), stage(&StageSeconds::select), stage(&StageSeconds::attend),
-         fixed(row.bytes * 1e-6, 3), fixed(rate * 1e-9, 1), fixed(100 * rate / read_bandwidth, 1),
-         fixed(100 * row.bytes / row.seconds.min / read_bandwidth, 1)});
-  }
-  return table;
-}
-
-Table ratio_table(const Json& ratios) {
-  Table table;
-  table.headers = {"quest", "context", "over dense", "dense at bandwidth %", "over llama.cpp"};
-  const auto number = [](const Json& value, double factor, const char* unit) {
-    return value.is_null() ? std::string("-") : fixed(factor * value.get<double>(), 2) + unit;
-  };
-  for (const Json& ratio : ratios) {
-    table.rows.push_back({"budget " + ratio["budget"].dump(), ratio["context"].dump(),
-                          number(ratio["speedup_over_dense"], 1, "x"),
-                          number(ratio["dense_bandwidth_share"], 100, ""),
-                          number(ratio["speedup_over_llama_cpp"], 1, "x")});
-  }
-  return table;
-}
-
 int bench_attention(const Flags& flags) {
   catch_interrupts();
-  Output output(flags.shared.common.output);
   const AttentionSetup setup = checked_setup(flags.shared);
   const std::vector<AttentionPlan> all = plans(flags, setup);
+  ReportOutput output(flags.shared.common, flags.shared.html);
   Workers workers(setup.engine.threads);
   BandwidthProbe probe(workers, setup.probe_bytes);
   const ReadBandwidth bandwidth = probe.measure(kProbePasses);
@@ -99,26 +64,23 @@ int bench_attention(const Flags& flags) {
   std::vector<AttentionRow> rows;
   for (const AttentionPlan& plan : all) {
     const auto more = measure_attention(plan, probe, workers);
-    rows.insert(rows.end(), more.begin(), more.end());
     if (interrupted()) return kInterruptedStatus;
+    rows.insert(rows.end(), more.begin(), more.end());
   }
+  Json json = bench_fields(setup.model, setup.engine.threads, bandwidth);
+  json.update(shape_fields(setup.shape));
+  json["repeat"] = flags.shared.repeat;
+  Report report{"quest bench attention", json, {}, {}, {}};
   const Json ratios = attention_ratios(rows, bandwidth.best);
-  if (flags.shared.common.json) {
-    Json json = bench_fields(setup, bandwidth);
-    json["repeat"] = flags.shared.repeat;
-    json["rows"] = Json::array();
-    for (const AttentionRow& row : rows)
-      json["rows"].push_back(attention_fields(row, bandwidth.best));
-    json["ratios"] = ratios;
-    json["policy"] = policy_fields(setup.engine);
-    json["policy"].erase("budget");  // each row names its own
-    json["policy"].erase("dense");
-    output.write(dump(json));
-  } else {
-    output.write(bandwidth_line(bandwidth, setup.engine.threads) + "\n\n" +
-                 as_text(as_table(rows, bandwidth.best)) + "\n" + as_text(ratio_table(ratios)));
-  }
-  output.finish();
+  report.notes = {bandwidth_line(bandwidth, setup.engine.threads), kAttentionNote};
+  report.tables = {attention_table(rows, bandwidth.best), ratio_table(ratios)};
+  report.charts = {time_chart(rows)};
+  json["rows"] = Json::array();
+  for (const AttentionRow& row : rows)
+    json["rows"].push_back(attention_fields(row, bandwidth.best));
+  json["ratios"] = ratios;
+  json["policy"] = arm_policy_fields(setup.engine);
+  output.write(json, report);
   return 0;
 }
 

@@ -6,7 +6,7 @@
 
 #include "bench/list_option.h"
 #include "bench/probe.h"
-#include "bench/table.h"
+#include "json_output.h"
 #include "quest/error.h"
 
 namespace quest::cli {
@@ -111,27 +111,6 @@ AttentionSetup checked_setup(const AttentionFlags& flags) {
   setup.probe_bytes = flags.probe_mib > 0 ? flags.probe_mib << 20 : BandwidthProbe::default_bytes();
   read_shape(flags, setup);
   return setup;
-}
-
-Json bench_fields(const AttentionSetup& setup, const ReadBandwidth& bandwidth) {
-  ModelInfo info;
-  info.path = setup.model;
-  Json json = common_fields(info, setup.engine.threads);
-  json["read_bandwidth"] = bandwidth.best;
-  json["read_bandwidth_median"] = bandwidth.median;
-  json["probe_bytes"] = bandwidth.buffer_bytes;
-  json["last_level_cache_bytes"] = last_level_cache_bytes();
-  json["q_heads"] = setup.shape.q_heads;
-  json["kv_heads"] = setup.shape.kv_heads;
-  json["head_dim"] = setup.shape.head_dim;
-  return json;
-}
-
-std::string bandwidth_line(const ReadBandwidth& bandwidth, int threads) {
-  return "Read bandwidth of " + std::to_string(threads) +
-         (threads == 1 ? " thread: " : " threads: ") + fixed(bandwidth.best * 1e-9, 1) +
-         " GB/s (best), " + fixed(bandwidth.median * 1e-9, 1) + " (median), over " +
-         std::to_string(bandwidth.buffer_bytes >> 20) + " MiB";
 }
 
 }  // namespace quest::cli

@@ -7,7 +7,6 @@
 
 #include "bench/synthetic_kv.h"
 #include "common_options.h"
-#include "json_output.h"
 
 namespace quest::cli {
 
@@ -39,12 +38,5 @@ struct AttentionSetup {
 
 /// Throws InvalidArgument naming the flag; reads the model's shape unless the flags give all of it.
 AttentionSetup checked_setup(const AttentionFlags& flags);
-
-/// The fields that every result of these commands carries first; `read_bandwidth` among them.
-struct ReadBandwidth;
-Json bench_fields(const AttentionSetup& setup, const ReadBandwidth& bandwidth);
-
-/// "Read bandwidth 23.4 GB/s …": the line above every table.
-std::string bandwidth_line(const ReadBandwidth& bandwidth, int threads);
 
 }  // namespace quest::cli

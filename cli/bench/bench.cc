@@ -11,6 +11,7 @@ void add_bench_command(CLI::App& app, int& status) {
   bench->require_subcommand(1);
   add_bench_attention(*bench, status);
   add_bench_decode(*bench, status);
+  add_bench_sweep(*bench, status);
 }
 
 }  // namespace quest::cli

@@ -1,17 +1,21 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/bench_commands.h"
+#include "bench/bench_fields.h"
 #include "bench/decode.h"
+#include "bench/decode_report.h"
 #include "bench/list_option.h"
 #include "bench/llama_peer.h"
+#include "bench/probe.h"
+#include "bench/report_output.h"
+#include "bench/step_bytes.h"
+#include "bench/workers.h"
 #include "interrupt.h"
-#include "output.h"
 #include "quest/error.h"
 
 namespace quest::cli {
@@ -25,11 +29,15 @@ struct BenchOptions {
   std::int32_t repeat = 3;
   std::int64_t tokens = 32;
   bool table = false;
+  std::int64_t probe_mib = 0;  // 0: what suits the caches
+  std::string html;
+  std::string svg;
 };
 
 std::vector<DecodeBenchPlan> plans(const BenchOptions& options) {
   require_at_least("--repeat", options.repeat, 1);
   require_at_least("--tokens", options.tokens, 1);
+  require_at_least("--probe-mib", options.probe_mib, 0);
   if (options.peer != "llama.cpp" && options.peer != "none") {
     throw InvalidArgument("--peer '" + options.peer + "' is unknown; use llama.cpp or none");
   }
@@ -62,47 +70,68 @@ EngineOptions checked_engine_options(CommonOptions common,
   return engine_options(common);
 }
 
+std::vector<std::unique_ptr<LlamaPeer>> make_peers(const BenchOptions& options,
+                                                   const std::string& path, KvType kv) {
+  std::vector<std::unique_ptr<LlamaPeer>> peers;
+  if (options.peer == "none") return peers;
+  for (const bool flash_attention : {true, false}) {
+    if (!LlamaPeer::available(kv, flash_attention)) continue;
+    peers.push_back(std::make_unique<LlamaPeer>(path, flash_attention));
+  }
+  return peers;
+}
+
+// The probe's buffer is given back before the models come.
+ReadBandwidth measured_bandwidth(const BenchOptions& options, int threads) {
+  Workers workers(threads);
+  BandwidthProbe probe(
+      workers, options.probe_mib > 0 ? options.probe_mib << 20 : BandwidthProbe::default_bytes());
+  return probe.measure(kProbePasses);
+}
+
+void write_result(const BenchOptions& options, const EngineOptions& engine,
+                  const DecodeFigures& figures, Json json, ReportOutput& output) {
+  json["weight_bytes_per_step"] = figures.weight_bytes;
+  json["tokens"] = options.tokens;
+  json["repeat"] = options.repeat;
+  json["finish"] = "end";
+  Report report{"quest bench decode", json, {}, {}, {}};
+  report.notes = {bandwidth_line(figures.bandwidth, engine.threads), kDecodeNote};
+  report.charts = {decode_chart(figures)};
+  report.tables = {decode_table(figures), decode_ratio_table(decode_ratios(figures))};
+  json["rows"] = Json::array();
+  for (const DecodeBenchRow& row : figures.rows) {
+    json["rows"].push_back(decode_fields(row, figures));
+  }
+  json["ratios"] = decode_ratios(figures);
+  json["policy"] = arm_policy_fields(engine);
+  output.write(json, report);
+}
+
 int bench_decode(const BenchOptions& options) {
   catch_interrupts();
   const std::vector<DecodeBenchPlan> all = plans(options);
   EngineOptions engine = checked_engine_options(options.common, all);
   engine.threads = resolved_threads(engine.threads);  // the same number for every engine
-  Output output(options.common.output);
+  ReportOutput output(options.common, options.html, options.svg);
   const auto model = load_model(options.common);
   for (const DecodeBenchPlan& plan : all) {
     CommonOptions common = options.common;
     common.context = plan.context;
     context_limit(common, model->info());
   }
-  std::vector<std::unique_ptr<LlamaPeer>> peers;
-  if (options.peer != "none") {
-    for (const bool flash_attention : {true, false}) {
-      peers.push_back(std::make_unique<LlamaPeer>(model->info().path, flash_attention));
-    }
-  }
-
-  std::vector<DecodeBenchRow> rows;
+  DecodeFigures figures;
+  figures.weight_bytes = step_weight_bytes(model->info().path);
+  figures.bandwidth = measured_bandwidth(options, engine.threads);
+  const auto peers = make_peers(options, model->info().path, engine.kv_type);
   for (const DecodeBenchPlan& plan : all) {
     const auto more = run_decode_bench(model, engine, peers, plan);
-    rows.insert(rows.end(), more.begin(), more.end());
-    if (interrupted()) break;
+    if (interrupted()) return kInterruptedStatus;
+    figures.rows.insert(figures.rows.end(), more.begin(), more.end());
   }
-  if (options.common.json) {
-    Json json = common_fields(model->info(), engine.threads);
-    json["tokens"] = options.tokens;
-    json["repeat"] = options.repeat;
-    json["finish"] = interrupted() ? "stopped" : "end";
-    json["rows"] = Json::array();
-    for (const DecodeBenchRow& row : rows) json["rows"].push_back(row_fields(row));
-    json["policy"] = policy_fields(engine);
-    json["policy"].erase("budget");  // each row names its own
-    json["policy"].erase("dense");
-    output.write(dump(json));
-  } else {
-    output.write(as_table(rows));
-  }
-  output.finish();
-  return interrupted() ? kInterruptedStatus : 0;
+  write_result(options, engine, figures,
+               bench_fields(model->info().path, engine.threads, figures.bandwidth), output);
+  return 0;
 }
 
 }  // namespace
@@ -121,6 +150,11 @@ CLI::App* add_bench_decode(CLI::App& bench, int& status) {
   command->add_option("--tokens", options->tokens, "Tokens decoded in a run")
       ->capture_default_str();
   command->add_flag("--table", options->table, "Print a table (the default)");
+  command->add_option("--html", options->html, "Write a report with charts to this file as well");
+  command->add_option("--svg", options->svg, "Write the chart alone to this file as well");
+  command->add_option("--probe-mib", options->probe_mib,
+                      "Buffer that measures the read bandwidth "
+                      "(default: four times the last-level cache)");
   add_model_options(*command, options->common);
   add_storage_options(*command, options->common);
   add_selection_options(*command, options->common);

@@ -25,6 +25,10 @@ struct LlamaPeer::State {
   std::unique_ptr<llama_context, ContextDeleter> context;
 };
 
+bool LlamaPeer::available(KvType type, bool flash_attention) {
+  return flash_attention || !ggml_is_quantized(ggml_type_of(type));
+}
+
 LlamaPeer::LlamaPeer(const std::string& path, bool flash_attention)
     : flash_attention_(flash_attention), state_(std::make_unique<State>()) {
   llama_backend_init();
