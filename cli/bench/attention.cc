@@ -250,6 +250,7 @@ Json attention_ratios(const std::vector<AttentionRow>& rows, double read_bandwid
     ratios.push_back(
         {{"context", quest.shape.context},
          {"batch", quest.shape.batch},
+         {"page_size", quest.shape.page_size},
          {"budget", *quest.budget},
          {"speedup_over_dense", over(dense)},
          {"speedup_over_llama_cpp", over(peer)},

@@ -2,6 +2,9 @@
 #include "bench/attention_report.h"
 
 #include <algorithm>
+#include <string>
+
+#include "bench/bench_fields.h"
 
 namespace quest::cli {
 namespace {
@@ -61,11 +64,11 @@ Table ratio_table(const Json& ratios) {
   table.headers = {"ratios of quest",      "context",       "page", "batch", "over dense",
                    "dense at bandwidth %", "over llama.cpp"};
   for (const Json& ratio : ratios) {
-    table.rows.push_back({"budget " + ratio["budget"].dump(), ratio["context"].dump(),
-                          ratio["page_size"].dump(), ratio["batch"].dump(),
-                          number_or_dash(ratio["speedup_over_dense"], 1, 2, "x"),
-                          number_or_dash(ratio["dense_bandwidth_share"], 100, 1),
-                          number_or_dash(ratio["speedup_over_llama_cpp"], 1, 2, "x")});
+    table.rows.push_back({"budget " + ratio.at("budget").dump(), ratio.at("context").dump(),
+                          ratio.at("page_size").dump(), ratio.at("batch").dump(),
+                          number_or_dash(ratio.at("speedup_over_dense"), 1, 2, "x"),
+                          number_or_dash(ratio.at("dense_bandwidth_share"), 100, 1),
+                          number_or_dash(ratio.at("speedup_over_llama_cpp"), 1, 2, "x")});
   }
   return table;
 }
@@ -90,10 +93,6 @@ Chart stage_chart(const std::vector<AttentionRow>& rows, std::int64_t budget) {
   }
   sort_points(chart);
   return chart;
-}
-
-std::string number_or_dash(const Json& value, double factor, int decimals, const char* unit) {
-  return value.is_null() ? "-" : fixed(factor * value.get<double>(), decimals) + unit;
 }
 
 }  // namespace quest::cli

@@ -1,7 +1,7 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
+#include <cstdint>
 #include <vector>
 
 #include "bench/attention.h"
@@ -29,8 +29,5 @@ Chart time_chart(const std::vector<AttentionRow>& rows);
 
 /// Microseconds a layer by context of full attention and of quest's stages at one budget.
 Chart stage_chart(const std::vector<AttentionRow>& rows, std::int64_t budget);
-
-/// "12.3", or "-" for null; `factor` times the number, `unit` behind it.
-std::string number_or_dash(const Json& value, double factor, int decimals, const char* unit = "");
 
 }  // namespace quest::cli

@@ -41,4 +41,8 @@ std::string bandwidth_line(const ReadBandwidth& bandwidth, int threads) {
          std::to_string(bandwidth.buffer_bytes >> 20) + " MiB.";
 }
 
+std::string number_or_dash(const Json& value, double factor, int decimals, const char* unit) {
+  return value.is_null() ? "-" : fixed(factor * value.get<double>(), decimals) + unit;
+}
+
 }  // namespace quest::cli

@@ -24,4 +24,7 @@ Json arm_policy_fields(const EngineOptions& engine);
 /// "Read bandwidth of 2 threads: 23.4 GB/s …", the line above the tables.
 std::string bandwidth_line(const ReadBandwidth& bandwidth, int threads);
 
+/// A number for people, "-" for null: `factor` times the value, `unit` behind it.
+std::string number_or_dash(const Json& value, double factor, int decimals, const char* unit = "");
+
 }  // namespace quest::cli

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "bench/bench_fields.h"
 #include "bench/spread.h"
 
 namespace quest::cli {
@@ -21,10 +22,6 @@ Json bandwidth_share(const DecodeBenchRow& row, const DecodeFigures& figures) {
   if (row.counters.steps == 0) return nullptr;
   const double step_bytes = static_cast<double>(figures.weight_bytes) + kv_bytes(row);
   return step_bytes * rate_of(row) / figures.bandwidth.best;
-}
-
-std::string text_or_dash(const Json& value, double factor, int decimals, const char* unit) {
-  return value.is_null() ? "-" : fixed(factor * value.get<double>(), decimals) + unit;
 }
 
 }  // namespace
@@ -98,7 +95,7 @@ Table decode_table(const DecodeFigures& figures) {
       const double attention = row.counters.attention.seconds.total();
       cells.push_back(fixed(kv_bytes(row) / kMiB, 2));
       cells.push_back(fixed(100 * attention / row.counters.step_seconds, 1));
-      cells.push_back(text_or_dash(bandwidth_share(row, figures), 100, 1, ""));
+      cells.push_back(number_or_dash(bandwidth_share(row, figures), 100, 1));
     }
     table.rows.push_back(std::move(cells));
   }
@@ -110,10 +107,10 @@ Table decode_ratio_table(const Json& ratios) {
   table.headers = {"ratios of quest", "context", "over dense", "dense at bandwidth %",
                    "over llama.cpp"};
   for (const Json& ratio : ratios) {
-    table.rows.push_back({"budget " + ratio["budget"].dump(), ratio["context"].dump(),
-                          text_or_dash(ratio["speedup_over_dense"], 1, 2, "x"),
-                          text_or_dash(ratio["dense_bandwidth_share"], 100, 1, ""),
-                          text_or_dash(ratio["speedup_over_llama_cpp"], 1, 2, "x")});
+    table.rows.push_back({"budget " + ratio.at("budget").dump(), ratio.at("context").dump(),
+                          number_or_dash(ratio.at("speedup_over_dense"), 1, 2, "x"),
+                          number_or_dash(ratio.at("dense_bandwidth_share"), 100, 1),
+                          number_or_dash(ratio.at("speedup_over_llama_cpp"), 1, 2, "x")});
   }
   return table;
 }

@@ -202,7 +202,7 @@ int bench_sweep(const Flags& flags) {
   json["grid_ratios"] = attention_ratios(result.grid, bandwidth.best);
   json["batches"] = rows(result.batches);
   json["batch_ratios"] = attention_ratios(result.batches, bandwidth.best);
-  json["crossover_tokens"] = crossovers.front()["crossover_tokens"];
+  json["crossover_tokens"] = crossovers.at(0).at("crossover_tokens");
   json["crossovers"] = crossovers;
   json["policy"] = arm_policy_fields(setup.engine);
   output.write(json, report);

@@ -2,30 +2,10 @@
 #include "bench/synthetic_kv.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "bench/random_values.h"
 
 namespace quest::cli {
-namespace {
-
-// splitmix64: each state is mixed on its own, so a stream costs nothing to start.
-std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-void fill_uniform(std::span<float> values, float deviation, std::uint64_t seed) {
-  constexpr float kUnit = 1.0F / 8388608.0F;  // 24 random bits cover [-1, 1)
-  const float factor = deviation * std::sqrt(3.0F);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto bits = static_cast<std::int32_t>(mixed(seed + i) >> 40);
-    values[i] = factor * (static_cast<float>(bits) * kUnit - 1.0F);
-  }
-}
-
-}  // namespace
-
 CacheShape AttentionShape::cache() const {
   return {layers, kv_heads, head_dim, page_size, kv, batch * ((context - 1) / page_size + 1)};
 }
