@@ -88,10 +88,7 @@ class GgmlArm final : public Arm {
       greatest = std::max(greatest, difference(dense.output(layer), attention_.output(layer)));
     }
     row_.difference = greatest;
-    // ggml's flash attention adds up half-precision values in half precision; quantised caches
-    // round in ways of their own.
-    const double allowed = attention_.flash() || size_of(row_.shape.kv) < 2 ? 0.1 : 0.02;
-    if (greatest <= allowed) return;
+    if (greatest <= attention_.tolerance()) return;
     throw Error(row_.name() + " and dense attention differ by " + std::to_string(greatest) +
                 " of the largest output at context " + std::to_string(row_.shape.context) +
                 ": they did not do the same work, so there is nothing to compare");

@@ -205,6 +205,10 @@ GgmlAttention::GgmlAttention(const AttentionShape& shape, bool flash, int thread
 
 GgmlAttention::~GgmlAttention() = default;
 
+double GgmlAttention::tolerance() const {
+  return flash_ || ggml_is_quantized(state_->type) ? 0.1 : 0.02;
+}
+
 double GgmlAttention::pass() {
   const auto start = std::chrono::steady_clock::now();
   if (ggml_backend_graph_compute(state_->backend.get(), state_->graph) != GGML_STATUS_SUCCESS) {

@@ -25,7 +25,10 @@ class GgmlAttention {
   GgmlAttention(const GgmlAttention&) = delete;
   GgmlAttention& operator=(const GgmlAttention&) = delete;
 
-  bool flash() const { return flash_; }
+  /// Greatest difference from exact attention, relative to the largest element of a head's output,
+  /// that rounding explains: ggml's flash attention adds up half-precision values in half
+  /// precision, quantised caches round in ways of their own.
+  double tolerance() const;
   /// Runs all layers once; returns the seconds.
   double pass();
   /// The layer's output of the last pass: [batch, q_heads, head_dim].
