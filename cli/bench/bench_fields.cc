@@ -15,6 +15,7 @@ Json bench_fields(const std::string& model, int threads, const ReadBandwidth& ba
   json["ggml"] = std::string(ggml_version()) + " (" + ggml_commit() + ")";
   json["read_bandwidth"] = bandwidth.best;
   json["read_bandwidth_median"] = bandwidth.median;
+  json["probe_passes"] = bandwidth.passes;
   json["probe_bytes"] = bandwidth.buffer_bytes;
   json["last_level_cache_bytes"] = last_level_cache_bytes();
   return json;
@@ -37,7 +38,8 @@ Json arm_policy_fields(const EngineOptions& engine) {
 std::string bandwidth_line(const ReadBandwidth& bandwidth, int threads) {
   return "Read bandwidth of " + std::to_string(threads) +
          (threads == 1 ? " thread: " : " threads: ") + fixed(bandwidth.best * 1e-9, 1) +
-         " GB/s (best), " + fixed(bandwidth.median * 1e-9, 1) + " (median), over " +
+         " GB/s (best), " + fixed(bandwidth.median * 1e-9, 1) + " (median) in " +
+         std::to_string(bandwidth.passes) + " passes over " +
          std::to_string(bandwidth.buffer_bytes >> 20) + " MiB.";
 }
 

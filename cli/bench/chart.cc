@@ -235,10 +235,13 @@ std::string chart_style() {
 std::string draw(const Chart& chart) { return element(chart, "", ""); }
 
 std::string draw_file(const Chart& chart) {
-  return element(chart,
-                 " xmlns=\"http://www.w3.org/2000/svg\" width=\"" + fixed(kWidth, 0) +
-                     "\" height=\"" + fixed(kHeight, 0) + "\"",
-                 "<style>" + chart_style() + "</style>\n");
+  return element(
+      chart,
+      " xmlns=\"http://www.w3.org/2000/svg\" width=\"" + fixed(kWidth, 0) + "\" height=\"" +
+          fixed(kHeight, 0) + "\"",
+      "<style>" + chart_style() +
+          ".ground{fill:#fff}@media(prefers-color-scheme:dark){.ground{fill:#11161c}}"
+          "</style>\n<rect class=\"ground\" width=\"100%\" height=\"100%\" rx=\"8\"/>\n");
 }
 
 std::string escaped(const std::string& text) {

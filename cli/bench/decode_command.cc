@@ -81,14 +81,6 @@ std::vector<std::unique_ptr<LlamaPeer>> make_peers(const BenchOptions& options,
   return peers;
 }
 
-// The probe's buffer is given back before the models come.
-ReadBandwidth measured_bandwidth(const BenchOptions& options, int threads) {
-  Workers workers(threads);
-  BandwidthProbe probe(
-      workers, options.probe_mib > 0 ? options.probe_mib << 20 : BandwidthProbe::default_bytes());
-  return probe.measure(kProbePasses);
-}
-
 void write_result(const BenchOptions& options, const EngineOptions& engine,
                   const DecodeFigures& figures, Json json, ReportOutput& output) {
   json["weight_bytes_per_step"] = figures.weight_bytes;
@@ -122,13 +114,21 @@ int bench_decode(const BenchOptions& options) {
   }
   DecodeFigures figures;
   figures.weight_bytes = step_weight_bytes(model->info().path);
-  figures.bandwidth = measured_bandwidth(options, engine.threads);
+  Workers workers(engine.threads);
+  BandwidthProbe probe(
+      workers, options.probe_mib > 0 ? options.probe_mib << 20 : BandwidthProbe::default_bytes());
+  const auto measure_bandwidth = [&] {
+    for (int i = 0; i < kProbePasses; ++i) probe.pass();
+  };
+  measure_bandwidth();
   const auto peers = make_peers(options, model->info().path, engine.kv_type);
   for (const DecodeBenchPlan& plan : all) {
     const auto more = run_decode_bench(model, engine, peers, plan);
     if (interrupted()) return kInterruptedStatus;
     figures.rows.insert(figures.rows.end(), more.begin(), more.end());
+    measure_bandwidth();
   }
+  figures.bandwidth = probe.result();
   write_result(options, engine, figures,
                bench_fields(model->info().path, engine.threads, figures.bandwidth), output);
   return 0;

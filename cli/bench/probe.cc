@@ -67,20 +67,20 @@ BandwidthProbe::BandwidthProbe(Workers& workers, std::int64_t buffer_bytes)
 
 double BandwidthProbe::pass() {
   const std::byte* const data = memory_.layer(0).k;
-  return workers_.run([&](Team& team, int thread) {
-    const std::int64_t lines = bytes_ / 256;
-    const std::int64_t first = lines * thread / team.size() * 256;
-    const std::int64_t last = lines * (thread + 1) / team.size() * 256;
+  const double seconds = workers_.run([&](Team& team, int thread) {
+    const std::int64_t pieces = bytes_ / 256;
+    const std::int64_t first = pieces * thread / team.size() * 256;
+    const std::int64_t last = pieces * (thread + 1) / team.size() * 256;
     sink.fetch_add(read_all(data + first, static_cast<std::size_t>(last - first)),
                    std::memory_order_relaxed);
   });
+  rates_.push_back(static_cast<double>(bytes_) / seconds);
+  return seconds;
 }
 
-ReadBandwidth BandwidthProbe::measure(int passes) {
-  std::vector<double> rates;
-  for (int i = 0; i < passes; ++i) rates.push_back(static_cast<double>(bytes_) / pass());
-  const Spread all = spread(rates);
-  return {all.max, all.median, bytes_};
+ReadBandwidth BandwidthProbe::result() const {
+  const Spread all = spread(rates_);
+  return {all.max, all.median, static_cast<std::int64_t>(rates_.size()), bytes_};
 }
 
 }  // namespace quest::cli

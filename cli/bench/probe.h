@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <vector>
 
 #include "quest/kv_cache.h"
 
@@ -18,6 +18,7 @@ std::int64_t last_level_cache_bytes();
 struct ReadBandwidth {
   double best = 0;    ///< bytes a second, of the fastest pass: what the machine can do
   double median = 0;  ///< bytes a second, of all passes: what its neighbours left of it
+  std::int64_t passes = 0;
   std::int64_t buffer_bytes = 0;
 };
 
@@ -34,12 +35,15 @@ class BandwidthProbe {
 
   /// Reads the whole buffer once; returns the seconds. Everything else leaves the caches by it.
   double pass();
-  ReadBandwidth measure(int passes);
+  /// Over all passes so far. A shared machine's bandwidth changes from minute to minute, so a
+  /// benchmark lets passes stand between its measurements.
+  ReadBandwidth result() const;
 
  private:
   Workers& workers_;
   KvCache memory_;
   std::int64_t bytes_;
+  std::vector<double> rates_;  ///< bytes a second
 };
 
 }  // namespace quest::cli

@@ -179,10 +179,11 @@ int bench_sweep(const Flags& flags) {
   ReportOutput output(flags.shared.common, flags.shared.html);
   Workers workers(setup.engine.threads);
   BandwidthProbe probe(workers, setup.probe_bytes);
-  const ReadBandwidth bandwidth = probe.measure(kProbePasses);
+  for (int i = 0; i < kProbePasses; ++i) probe.pass();
   const SweepResult result = run_sweep(plan, probe, workers);
   if (interrupted()) return kInterruptedStatus;
 
+  const ReadBandwidth bandwidth = probe.result();
   Json json = bench_fields(setup.model, setup.engine.threads, bandwidth);
   json.update(shape_fields(setup.shape));
   json["repeat"] = plan.repeat;
