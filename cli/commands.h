@@ -14,5 +14,6 @@ void add_ask_command(CLI::App& app, int& status);
 void add_chat_command(CLI::App& app, int& status);
 void add_inspect_command(CLI::App& app, int& status);
 void add_bench_command(CLI::App& app, int& status);
+void add_eval_command(CLI::App& app, int& status);
 
 }  // namespace quest::cli

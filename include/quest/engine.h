@@ -17,6 +17,10 @@
 
 namespace quest {
 
+/// Makes the attention operator of an engine, over the engine's cache.
+using AttentionFactory =
+    std::function<std::unique_ptr<AttentionBackend>(KvCache& cache, const SelectionPolicy& policy)>;
+
 struct EngineOptions {
   std::int64_t context = 0;  ///< tokens of KV cache; 0: the model's own context
   std::int32_t page_size = 16;
@@ -26,6 +30,8 @@ struct EngineOptions {
   int threads = 0;           ///< 0: all cores
   std::int32_t chunk = 512;  ///< rows of one prefill step
   bool reference = false;    ///< scalar oracle instead of the CPU backend; tests only
+  /// Another backend, or one that watches; empty: the CPU backend.
+  AttentionFactory attention;
 };
 
 /// The KV cache that an engine with these options allocates for this model; the context as given.
@@ -37,6 +43,8 @@ struct EngineCounters {
   double step_seconds = 0;  ///< whole forward steps, attention included
   std::int64_t steps = 0;
   std::int64_t rows = 0;
+
+  EngineCounters& operator+=(const EngineCounters& other);
 };
 
 /// One request of a step.
@@ -107,6 +115,9 @@ class Session {
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
+  /// Another session that goes on from here: the pages are shared, nothing is computed or copied
+  /// (SPEC S7.2).
+  Session fork() const;
 
   /// Reads tokens with full attention, chunk by chunk (SPEC S5.5). False if `progress` stopped it.
   bool prefill(std::span<const Token> tokens, const Progress& progress = {});
@@ -123,6 +134,7 @@ class Session {
   SequenceId sequence() const { return sequence_; }
 
  private:
+  Session(const Session& parent, SequenceId sequence);
   bool read(std::span<const Token> tokens, bool sparse, const Progress& progress);
   void step(std::span<const Token> tokens, bool sparse);
   void read_last_generated();

@@ -41,6 +41,12 @@ EngineOptions resolved(EngineOptions options, const ModelInfo& info) {
   return options;
 }
 
+std::unique_ptr<AttentionBackend> make_attention(const EngineOptions& options, KvCache& cache) {
+  if (options.attention) return options.attention(cache, options.policy);
+  return options.reference ? make_reference_backend(cache, options.policy)
+                           : make_cpu_backend(cache, options.policy);
+}
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -60,13 +66,20 @@ CacheShape cache_shape(const EngineOptions& options, const ModelInfo& info) {
   return shape;
 }
 
+EngineCounters& EngineCounters::operator+=(const EngineCounters& other) {
+  attention += other.attention;
+  step_seconds += other.step_seconds;
+  steps += other.steps;
+  rows += other.rows;
+  return *this;
+}
+
 struct Engine::State {
   State(std::shared_ptr<const Model> the_model, const EngineOptions& the_options)
       : model(std::move(the_model)),
         options(resolved(the_options, model->info())),
         cache(cache_shape(options, model->info())),
-        attention(options.reference ? make_reference_backend(cache, options.policy)
-                                    : make_cpu_backend(cache, options.policy)),
+        attention(make_attention(options, cache)),
         backend(ggml_backend_cpu_init()),
         graphs(model->weights(), [this](const LayerInput& input, int thread, int threads) {
           attention->forward(input, *teams[static_cast<std::size_t>(threads) - 1], thread);

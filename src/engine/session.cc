@@ -25,6 +25,14 @@ std::string_view name_of(FinishReason reason) {
 Session::Session(Engine& engine) : engine_(engine), sequence_(engine.cache().create()) {}
 Session::~Session() { engine_.cache().release(sequence_); }
 
+Session::Session(const Session& parent, SequenceId sequence)
+    : engine_(parent.engine_),
+      sequence_(sequence),
+      logits_(parent.logits_),
+      unread_(parent.unread_) {}
+
+Session Session::fork() const { return {*this, engine_.cache().fork(sequence_)}; }
+
 std::int64_t Session::length() const { return engine_.cache().length(sequence_); }
 std::span<const float> Session::logits() const { return logits_; }
 
