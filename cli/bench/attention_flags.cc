@@ -4,9 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "bench/list_option.h"
 #include "bench/probe.h"
 #include "json_output.h"
+#include "list_option.h"
 #include "quest/error.h"
 
 namespace quest::cli {

@@ -4,13 +4,13 @@
 #include <string>
 
 #include "bench/bench_commands.h"
-#include "bench/list_option.h"
 #include "bench/random_model.h"
 #include "bench/table.h"
 #include "commands.h"
 #include "common_options.h"
 #include "interrupt.h"
 #include "json_output.h"
+#include "list_option.h"
 #include "output.h"
 #include "quest/error.h"
 

@@ -9,13 +9,13 @@
 #include "bench/bench_fields.h"
 #include "bench/decode.h"
 #include "bench/decode_report.h"
-#include "bench/list_option.h"
 #include "bench/llama_peer.h"
 #include "bench/probe.h"
 #include "bench/report_output.h"
 #include "bench/step_bytes.h"
 #include "bench/workers.h"
 #include "interrupt.h"
+#include "list_option.h"
 #include "quest/error.h"
 
 namespace quest::cli {

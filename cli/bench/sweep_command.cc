@@ -9,12 +9,12 @@
 #include "bench/attention_report.h"
 #include "bench/bench_commands.h"
 #include "bench/bench_fields.h"
-#include "bench/list_option.h"
 #include "bench/probe.h"
 #include "bench/report_output.h"
 #include "bench/sweep.h"
 #include "bench/workers.h"
 #include "interrupt.h"
+#include "list_option.h"
 #include "quest/error.h"
 
 namespace quest::cli {
