@@ -1,0 +1,83 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common_options.h"
+#include "json_output.h"
+#include "output.h"
+#include "quest/eval/arm.h"
+
+namespace CLI {
+class App;
+}
+
+namespace quest::cli {
+
+/// What all evaluations share.
+struct EvalOptions {
+  CommonOptions common;  ///< its budget and context are not set by flags
+  std::string budgets = "512";
+  std::optional<std::int64_t> question_budget;
+  std::string resume;
+};
+
+/// Model, storage and selection options, --budget LIST, --dense, --resume, --seed is the command's.
+void add_eval_options(CLI::App& app, EvalOptions& options);
+void add_question_budget(CLI::App& app, EvalOptions& options);
+
+/// One arm a budget. Checks every option as `engine_options` does; throws InvalidArgument, or Error
+/// for --dense: an evaluation always runs full attention alongside, and needs a sparse arm.
+std::vector<eval::Arm> checked_arms(const EvalOptions& options);
+
+/// The engine's options for a cache of `tokens`.
+EngineOptions eval_engine(const EvalOptions& options, std::int64_t tokens);
+
+/// Refuses prompts beyond what the model was trained for, unless --long-context.
+void check_context(const EvalOptions& options, std::int64_t tokens, const ModelInfo& info);
+
+/// Throws Error if the arm read as many bytes as full attention: its figures would be those of full
+/// attention under another name.
+void check_sparse(const eval::ArmCost& cost, const std::string& what);
+
+/// What tells this run from others: command, model, policy. Commands add their own fields.
+Json run_identity(const char* command, const EvalOptions& options, const ModelInfo& info,
+                  const std::vector<eval::Arm>& arms);
+
+/// The policy without what differs between the arms.
+Json shared_policy_fields(const EngineOptions& options);
+
+/// kv_bytes_share, bytes_read, pages_read, sparse_lists, dense_lists, fallback_lists,
+/// tokens_per_second, seconds.
+Json cost_fields(const eval::ArmCost& cost);
+
+// Costs on their way through a resume file.
+Json pack_cost(const eval::ArmCost& cost);
+eval::ArmCost unpack_cost(const Json& json);
+
+/// One piece of work that is finished or not.
+struct EvalItem {
+  std::string name;
+  std::int64_t tokens = 0;  ///< that its progress counts to
+  /// Nothing if the progress stopped it.
+  std::function<std::optional<Json>(const Progress&)> run;
+};
+
+/// Runs the items with a progress bar, those in the resume file apart, until done or Ctrl-C.
+/// Returns the results of the finished ones; others are null.
+std::vector<Json> run_items(const std::string& label, const std::vector<EvalItem>& items,
+                            const std::string& resume_path, const Json& identity);
+
+/// Writes the result, as JSON or as the table, and returns the exit status. After Ctrl-C there may
+/// be nothing to write: `finished` is the number of finished items.
+int report(const EvalOptions& options, Output& output, const Json& json, const std::string& table,
+           std::size_t finished, std::size_t items);
+
+/// printf into a string.
+[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
+
+}  // namespace quest::cli
