@@ -12,6 +12,7 @@
 #include "interrupt.h"
 #include "llama_peer.h"
 #include "output.h"
+#include "profile_bench.h"
 #include "quest/error.h"
 
 namespace quest::cli {
@@ -148,6 +149,7 @@ void add_bench_command(CLI::App& app, int& status) {
   CLI::App* bench = app.add_subcommand("bench", "Measure speed");
   bench->require_subcommand(1);
   add_decode(*bench, status);
+  add_profile_bench(*bench, status);
 }
 
 }  // namespace quest::cli
