@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -31,26 +33,34 @@ struct ProfileOptions {
   std::string contexts = "512,8192";
   std::int32_t repeat = 5;
   std::int64_t tokens = 16;
+  bool prefill = false;
 };
 
-// One line of the breakdown, per decoded token.
+// One line of the breakdown, per token.
 struct Line {
   std::string kind;
   double seconds = 0;
   double operations = 0;
   double bytes = 0;  // read: weights or KV; 0 where they do not matter
+  double flops = 0;  // of matrix multiplications
 };
 
-// What was measured at one context, per decoded token.
+// One run: the same tokens each time.
+struct Run {
+  std::int64_t tokens = 0;
+  double seconds = 0;   // sampling included
+  double sampling = 0;  // seconds
+  StepProfile profile;  // nothing if the run was not profiled
+  AttentionCounters attention;
+  double seconds_per_token() const { return seconds / static_cast<double>(tokens); }
+};
+
+// What was measured at one context, per token.
 struct Breakdown {
   std::int64_t context = 0;
   std::vector<Line> lines;
-  double seconds = 0;           // profiled, sampling included
-  double plain_seconds = 0;     // the same without the profile
-  double operations = 0;        // of the graph
-  double empty_seconds = 0;     // of an operation that does nothing
-  AttentionCounters attention;  // of all profiled steps
-  std::int64_t profiled_steps = 0;
+  Run run;                   // the profiled run behind the lines
+  double plain_seconds = 0;  // a token without the profile
 };
 
 double seconds_since(Clock::time_point start) {
@@ -111,192 +121,197 @@ double read_bandwidth(int threads) {
   return sink == 0 ? 0 : median(rates);
 }
 
-// An engine whose cache holds a text, and runs of decoded tokens from its end.
-class ProfiledDecode {
+// An engine whose cache holds a text, and runs from its end.
+class Profiled {
  public:
-  ProfiledDecode(const std::shared_ptr<const Model>& model, const EngineOptions& options)
+  Profiled(const std::shared_ptr<const Model>& model, const EngineOptions& options)
       : tokenizer_(model->tokenizer()), engine_(model, options), session_(engine_) {}
 
   // False after Ctrl-C.
-  bool prefill(std::int64_t count) {
+  bool fill(std::int64_t count) {
+    ProgressBar bar("reading");
+    std::int64_t done = 0;
+    return session_.prefill(filler(count), bar.callback(done));
+  }
+
+  // Decodes greedily, or reads as many tokens in one step, and takes the tokens back.
+  Run run(std::int64_t tokens, bool prefill, bool profiled) {
+    const std::int64_t length = session_.length();
+    engine_.set_profiling(profiled);
+    Run result;
+    result.tokens = tokens;
+    if (prefill) {
+      const std::vector<Token> text = filler(tokens);
+      engine_.reset_counters();
+      const auto start = Clock::now();
+      step(text, false);
+      result.seconds = seconds_since(start);
+    } else {
+      decode(result);
+    }
+    result.profile = engine_.profile();
+    result.attention = engine_.counters().attention;
+    engine_.cache().truncate(session_.sequence(), length);
+    return result;
+  }
+
+ private:
+  std::vector<Token> filler(std::int64_t count) const {
     constexpr std::size_t kShortestSentence = 8;  // tokens; every word is one at least
     const auto wanted = static_cast<std::size_t>(count);
     std::vector<Token> tokens =
         tokenizer_.tokenize(filler_text(wanted / kShortestSentence + 1, 1), true, false);
     tokens.resize(wanted);
-    ProgressBar bar("reading");
-    std::int64_t done = 0;
-    return session_.prefill(tokens, bar.callback(done));
+    return tokens;
   }
 
-  // Decodes greedily and takes the tokens back; the seconds of a token. The first token and what a
-  // run writes are the same each time.
-  double decode(std::int64_t tokens, bool profiled) {
-    const std::int64_t length = session_.length();
-    Sampler sampler(tokenizer_, SamplingOptions{});
-    engine_.set_profiling(profiled);
-    Token token = 0;
-    step(token);  // the first step after a change of the graph or the cache is not like the others
-    engine_.reset_counters();
-    sampling_ = 0;
-    const auto start = Clock::now();
-    for (std::int64_t i = 0; i < tokens; ++i) {
-      const std::span<const float> logits = step(token);
-      const auto sampled = Clock::now();
-      token = sampler.sample(logits);
-      sampling_ += seconds_since(sampled);
-    }
-    const double seconds = seconds_since(start);
-    engine_.cache().truncate(session_.sequence(), length);
-    return seconds / static_cast<double>(tokens);
-  }
-
-  const Engine& engine() const { return engine_; }
-  double sampling_seconds() const { return sampling_; }  // of the last run
-
- private:
-  std::span<const float> step(Token token) {
+  std::span<const float> step(std::span<const Token> tokens, bool sparse) {
     StepRequest request;
     request.sequence = session_.sequence();
-    request.tokens = {&token, 1};
+    request.tokens = tokens;
+    request.sparse = sparse;
     return engine_.step({&request, 1});
+  }
+
+  void decode(Run& run) {
+    Sampler sampler(tokenizer_, SamplingOptions{});
+    Token token = 0;
+    step({&token, 1}, true);  // the first step after a pause is not like the others
+    engine_.reset_counters();
+    const auto start = Clock::now();
+    for (std::int64_t i = 0; i < run.tokens; ++i) {
+      const std::span<const float> logits = step({&token, 1}, true);
+      const auto sampled = Clock::now();
+      token = sampler.sample(logits);
+      run.sampling += seconds_since(sampled);
+    }
+    run.seconds = seconds_since(start);
   }
 
   const Tokenizer& tokenizer_;
   Engine engine_;
   Session session_;
-  double sampling_ = 0;
 };
 
-// The sum of several profiled runs.
-struct Sums {
-  StepProfile profile;
-  AttentionCounters attention;
-  double seconds = 0;
-  double sampling = 0;
-
-  void add(const ProfiledDecode& run, double run_seconds) {
-    const StepProfile& more = run.engine().profile();
-    for (std::size_t i = 0; i < kNumOperations; ++i) {
-      profile.operations[i].seconds += more.operations[i].seconds;
-      profile.operations[i].count += more.operations[i].count;
-      profile.operations[i].weight_bytes += more.operations[i].weight_bytes;
-    }
-    profile.steps += more.steps;
-    profile.empty_operation_seconds = more.empty_operation_seconds;
-    attention += run.engine().counters().attention;
-    seconds += run_seconds;
-    sampling += run.sampling_seconds();
-  }
-};
-
-Breakdown breakdown(const Sums& sums, std::int64_t context, double plain_seconds) {
-  const auto steps = static_cast<double>(sums.profile.steps);
-  Breakdown result;
-  result.context = context;
+std::vector<Line> lines_of(const Run& run) {
+  const auto tokens = static_cast<double>(run.tokens);
+  std::vector<Line> lines;
   for (std::size_t i = 0; i < kNumOperations; ++i) {
-    const OperationProfile& part = sums.profile.operations[i];
+    const OperationProfile& part = run.profile.operations[i];
     const auto operation = static_cast<Operation>(i);
-    const std::int64_t bytes =
-        operation == Operation::kAttention ? sums.attention.bytes_read() : part.weight_bytes;
-    result.lines.push_back({std::string(name_of(operation)), part.seconds / steps,
-                            static_cast<double>(part.count) / steps,
-                            static_cast<double>(bytes) / steps});
+    const bool attention = operation == Operation::kAttention;
+    const std::int64_t bytes = attention ? run.attention.bytes_read() : part.weight_bytes;
+    lines.push_back({std::string(name_of(operation)), part.seconds / tokens,
+                     static_cast<double>(part.count) / tokens, static_cast<double>(bytes) / tokens,
+                     part.flops / tokens});
   }
-  const double outside = sums.seconds - sums.profile.graph_seconds() - sums.sampling;
-  result.lines.push_back({"outside", outside / steps, 0, 0});
-  result.lines.push_back({"sampling", sums.sampling / steps, 0, 0});
-  result.seconds = sums.seconds / steps;
-  result.plain_seconds = plain_seconds;
-  result.operations = static_cast<double>(sums.profile.graph_operations()) / steps;
-  result.empty_seconds = sums.profile.empty_operation_seconds;
-  result.attention = sums.attention;
-  result.profiled_steps = sums.profile.steps;
-  return result;
+  const double outside = run.seconds - run.profile.graph_seconds() - run.sampling;
+  lines.push_back({"outside", outside / tokens});
+  lines.push_back({"sampling", run.sampling / tokens});
+  return lines;
 }
 
-// Runs with and without the profile in turns. Nothing after Ctrl-C.
-std::vector<Breakdown> profile_at(const std::shared_ptr<const Model>& model, EngineOptions options,
-                                  std::int64_t context, const ProfileOptions& plan) {
+// Runs with and without the profile in turns; the profiled run of median length is told, whole, so
+// that its parts add up. Nothing after Ctrl-C.
+std::optional<Breakdown> profile_at(const std::shared_ptr<const Model>& model,
+                                    EngineOptions options, std::int64_t context,
+                                    const ProfileOptions& plan) {
   options.context = context;
-  ProfiledDecode decode(model, options);
-  if (!decode.prefill(context - plan.tokens - 1)) return {};
-  decode.decode(plan.tokens, true);  // warms up
-  Sums sums;
+  const std::int64_t tokens = plan.prefill ? options.chunk : plan.tokens;
+  Profiled profiled(model, options);
+  if (!profiled.fill(context - tokens - 1)) return {};
+  profiled.run(tokens, plan.prefill, true);  // warms up
+  std::vector<Run> runs;
   std::vector<double> plain;
   for (std::int32_t round = 0; round < plan.repeat; ++round) {
     if (interrupted()) return {};
-    plain.push_back(decode.decode(plan.tokens, false));
-    const double seconds = decode.decode(plan.tokens, true);
-    sums.add(decode, seconds * static_cast<double>(plan.tokens));
+    plain.push_back(profiled.run(tokens, plan.prefill, false).seconds_per_token());
+    runs.push_back(profiled.run(tokens, plan.prefill, true));
   }
-  return {breakdown(sums, context, median(plain))};
+  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
+  std::nth_element(runs.begin(), middle, runs.end(),
+                   [](const Run& a, const Run& b) { return a.seconds < b.seconds; });
+  return Breakdown{context, lines_of(*middle), *middle, median(plain)};
+}
+
+double operations_per_token(const Run& run) {
+  return static_cast<double>(run.profile.graph_operations()) / static_cast<double>(run.tokens);
 }
 
 Json as_json(const Breakdown& result, double bandwidth) {
+  const double seconds = result.run.seconds_per_token();
   Json json = {{"context", result.context},
-               {"seconds_per_token", result.seconds},
+               {"seconds_per_token", seconds},
                {"unprofiled_seconds_per_token", result.plain_seconds},
-               {"operations", result.operations},
-               {"empty_operation_seconds", result.empty_seconds}};
+               {"operations", operations_per_token(result.run)},
+               {"empty_operation_seconds", result.run.profile.empty_operation_seconds}};
   json["kinds"] = Json::array();
   for (const Line& line : result.lines) {
-    Json kind = {{"kind", line.kind},
-                 {"seconds", line.seconds},
-                 {"share", ratio_or_null(line.seconds, result.seconds)},
-                 {"operations", line.operations}};
-    kind["bytes"] = line.bytes > 0 ? Json(line.bytes) : Json(nullptr);
-    kind["bandwidth_share"] =
-        line.bytes > 0 ? ratio_or_null(line.bytes / bandwidth, line.seconds) : Json(nullptr);
-    json["kinds"].push_back(std::move(kind));
+    const bool reads = line.bytes > 0;
+    json["kinds"].push_back(
+        {{"kind", line.kind},
+         {"seconds", line.seconds},
+         {"share", ratio_or_null(line.seconds, seconds)},
+         {"operations", line.operations},
+         {"bytes", reads ? Json(line.bytes) : Json(nullptr)},
+         {"bandwidth_share",
+          reads ? ratio_or_null(line.bytes / bandwidth, line.seconds) : Json(nullptr)},
+         {"flops", line.flops > 0 ? Json(line.flops) : Json(nullptr)}});
   }
-  const StageSeconds& stages = result.attention.seconds;
-  const auto steps = static_cast<double>(result.profiled_steps);
-  json["attention_seconds"] = {{"append", stages.append / steps},
-                               {"summarise", stages.summarise / steps},
-                               {"score", stages.score / steps},
-                               {"select", stages.select / steps},
-                               {"attend", stages.attend / steps}};
+  EngineCounters counters;
+  counters.attention = result.run.attention;
+  counters.step_seconds = result.run.profile.step_seconds;
+  json["seconds"] = seconds_fields(counters);  // of the whole run, as everywhere else
   return json;
 }
 
+std::string line_text(const Line& line, double seconds, double bandwidth) {
+  char text[160];
+  std::snprintf(text, sizeof text, "%-12s %10.1f %6.1f%% %11.1f", line.kind.c_str(),
+                line.seconds * 1e6, 100 * line.seconds / seconds, line.operations);
+  std::string result = text;
+  if (line.bytes > 0) {
+    const double rate = line.bytes / line.seconds;
+    std::snprintf(text, sizeof text, " %9.2f %8.1f %12.0f%%", line.bytes / 1048576, rate * 1e-9,
+                  100 * rate / bandwidth);
+    result += text;
+  }
+  if (line.flops > 0) {
+    std::snprintf(text, sizeof text, " %9.1f", line.flops / line.seconds * 1e-9);
+    result += text;
+  }
+  return result + "\n";
+}
+
 std::string as_table(const Breakdown& result, double bandwidth) {
+  const double seconds = result.run.seconds_per_token();
   char text[256];
   std::snprintf(text, sizeof text,
-                "context %lld: %.2f ms a token (%.2f ms unprofiled), read bandwidth %.1f GB/s\n"
-                "%-12s %10s %7s %11s %9s %8s %12s\n",
-                static_cast<long long>(result.context), result.seconds * 1e3,
-                result.plain_seconds * 1e3, bandwidth * 1e-9, "kind", "us/token", "share",
-                "operations", "MiB read", "GB/s", "of bandwidth");
+                "context %lld: %.3f ms a token (%.3f unprofiled), read bandwidth %.1f GB/s\n"
+                "%-12s %10s %7s %11s %9s %8s %13s %9s\n",
+                static_cast<long long>(result.context), seconds * 1e3, result.plain_seconds * 1e3,
+                bandwidth * 1e-9, "kind", "us/token", "share", "operations", "MiB read", "GB/s",
+                "of bandwidth", "GFLOP/s");
   std::string table = text;
-  for (const Line& line : result.lines) {
-    std::snprintf(text, sizeof text, "%-12s %10.1f %6.1f%% %11.0f", line.kind.c_str(),
-                  line.seconds * 1e6, 100 * line.seconds / result.seconds, line.operations);
-    table += text;
-    if (line.bytes > 0) {
-      const double rate = line.bytes / line.seconds;
-      std::snprintf(text, sizeof text, " %9.2f %8.1f %11.0f%%", line.bytes / 1048576, rate * 1e-9,
-                    100 * rate / bandwidth);
-      table += text;
-    }
-    table += '\n';
-  }
+  for (const Line& line : result.lines) table += line_text(line, seconds, bandwidth);
+  const double empty = result.run.profile.empty_operation_seconds;
+  const double operations = operations_per_token(result.run);
   std::snprintf(text, sizeof text,
-                "an operation that does nothing takes %.2f us; %.0f of them %.1f us (%.1f%%)\n",
-                result.empty_seconds * 1e6, result.operations,
-                result.empty_seconds * result.operations * 1e6,
-                100 * result.empty_seconds * result.operations / result.seconds);
+                "an operation that does nothing takes %.2f us; %.1f of them %.1f us (%.1f%%)\n",
+                empty * 1e6, operations, empty * operations * 1e6,
+                100 * empty * operations / seconds);
   return table + text;
 }
 
 std::vector<std::int64_t> checked_contexts(const ProfileOptions& options) {
   require_at_least("--repeat", options.repeat, 1);
   require_at_least("--tokens", options.tokens, 1);
+  const std::int64_t tokens = options.prefill ? options.common.chunk : options.tokens;
   const std::vector<std::int64_t> contexts = parse_contexts(options.contexts);
   for (const std::int64_t context : contexts) {
-    if (context <= options.tokens + 1) {
+    if (context <= tokens + 1) {
       throw InvalidArgument("--context " + std::to_string(context) + " leaves no text before the " +
-                            std::to_string(options.tokens) + " decoded --tokens; raise it");
+                            std::to_string(tokens) + " profiled tokens; raise it");
     }
   }
   return contexts;
@@ -317,13 +332,14 @@ int bench_profile(const ProfileOptions& options) {
   const double bandwidth = read_bandwidth(engine.threads);
   std::vector<Breakdown> results;
   for (const std::int64_t context : contexts) {
-    for (Breakdown& result : profile_at(model, engine, context, options)) {
-      results.push_back(std::move(result));
-    }
+    const auto result = profile_at(model, engine, context, options);
+    if (!result) break;
+    results.push_back(*result);
   }
   if (options.common.json) {
     Json json = common_fields(model->info(), engine.threads);
-    json["tokens"] = options.tokens;
+    json["tokens"] = options.prefill ? engine.chunk : options.tokens;
+    json["prefill"] = options.prefill;
     json["repeat"] = options.repeat;
     json["finish"] = interrupted() ? "stopped" : "end";
     json["read_bandwidth"] = bandwidth;
@@ -350,6 +366,8 @@ void add_profile_bench(CLI::App& bench, int& status) {
       ->capture_default_str();
   command->add_option("--tokens", options->tokens, "Tokens decoded in a run")
       ->capture_default_str();
+  command->add_flag("--prefill", options->prefill,
+                    "Profile the reading of the last --chunk tokens instead of decoding");
   add_model_options(*command, options->common);
   add_storage_options(*command, options->common);
   add_policy_options(*command, options->common);

@@ -32,6 +32,7 @@ struct OperationProfile {
   double seconds = 0;  ///< from the end of the operation before to its own end, on the first thread
   std::int64_t count = 0;
   std::int64_t weight_bytes = 0;  ///< of the matrices multiplied with
+  double flops = 0;               ///< of those multiplications
 };
 
 /// Where the time of forward steps went, by kind of operation. The parts add up to what

@@ -131,6 +131,8 @@ void OperationTimer::add_to(StepProfile& profile) {
     part.count += 1;
     if (node->op == GGML_OP_MUL_MAT) {
       part.weight_bytes += static_cast<std::int64_t>(ggml_nbytes(node->src[0]));
+      part.flops += 2.0 * static_cast<double>(node->src[0]->ne[0]) *
+                    static_cast<double>(ggml_nelements(node));
     }
     last = ends_[i];
   }
