@@ -263,6 +263,46 @@ TEST_F(Program, BenchDecodeReportsEveryEngine) {
   EXPECT_LT(rows[1].at("kv_bytes_read_per_token"), rows[2].at("kv_bytes_read_per_token"));
 }
 
+TEST_F(Program, BenchProfileAccountsForEveryKindOfOperation) {
+  const auto json = run_json({"bench", "profile", "--context", "96,320", "--budget", "64",
+                              "--repeat", "1", "--tokens", "4"});
+  expect_fields(json, kCommonFields);
+  expect_fields(json, {"read_bandwidth", "tokens", "repeat", "policy"});
+  ASSERT_EQ(json.at("rows").size(), 2U);
+  const std::vector<std::string> kinds = {"start", "norm",    "qkv",        "rope", "attention",
+                                          "out",   "gate_up", "activation", "down", "add",
+                                          "head",  "outside", "sampling"};
+  for (const auto& row : json.at("rows")) {
+    expect_fields(row, {"context", "seconds_per_token", "unprofiled_seconds_per_token",
+                        "operations", "empty_operation_seconds"});
+    expect_fields(row.at("seconds"), kStages);
+    ASSERT_EQ(row.at("kinds").size(), kinds.size());
+    double seconds = 0;
+    double share = 0;
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+      const auto& kind = row.at("kinds")[i];
+      EXPECT_EQ(kind.at("kind"), kinds[i]);
+      seconds += kind.at("seconds").get<double>();
+      share += kind.at("share").get<double>();
+    }
+    EXPECT_NEAR(seconds, row.at("seconds_per_token").get<double>(), 1e-9);
+    EXPECT_NEAR(share, 1, 1e-6);
+    // Half a byte a weight and its scales, whatever the layout: 576 × 1,536 of 30 layers.
+    EXPECT_EQ(row.at("kinds")[8].at("bytes"), 576.0 * 1536 * 30 / 32 * 20);
+    EXPECT_TRUE(row.at("kinds")[1].at("bytes").is_null());
+  }
+}
+
+TEST_F(Program, BenchProfileReadsAChunk) {
+  const auto json = run_json(
+      {"bench", "profile", "--prefill", "--chunk", "64", "--context", "128", "--repeat", "1"});
+  EXPECT_EQ(json.at("prefill"), true);
+  EXPECT_EQ(json.at("tokens"), 64);
+  const auto& kinds = json.at("rows").at(0).at("kinds");
+  EXPECT_EQ(kinds.at(6).at("kind"), "gate_up");
+  EXPECT_EQ(kinds.at(6).at("flops"), 2.0 * 576 * 2 * 1536 * 30);
+}
+
 TEST_F(Program, BenchRefusesToCallDenseReadingSparse) {
   const ProgramResult result =
       run_program({"bench", "decode", "--context", "320", "--budget", "64", "--repeat", "1",
