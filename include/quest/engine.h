@@ -22,6 +22,7 @@ struct EngineOptions {
   std::int64_t context = 0;  ///< tokens of KV cache; 0: the model's own context
   std::int32_t page_size = 16;
   KvType kv_type = KvType::kF16;
+  SummaryType summary_type = SummaryType::kQ8;  ///< scans half the bytes, ranks as well
   SelectionPolicy policy;
   int threads = 0;           ///< 0: all cores
   std::int32_t chunk = 512;  ///< rows of one prefill step

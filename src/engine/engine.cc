@@ -55,6 +55,7 @@ CacheShape cache_shape(const EngineOptions& options, const ModelInfo& info) {
   shape.head_dim = info.head_dim;
   shape.page_size = options.page_size;
   shape.type = options.kv_type;
+  shape.summary_type = options.summary_type;
   shape.num_pages =
       options.page_size > 0 ? (options.context + options.page_size - 1) / options.page_size : 0;
   return shape;

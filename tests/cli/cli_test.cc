@@ -103,7 +103,8 @@ TEST_F(Program, PaperPolicyIsReportedAndFlagsWinOverIt) {
 }
 
 TEST_F(Program, EveryKvTypeAndPageSizeWorks) {
-  const std::pair<const char*, const char*> cases[] = {{"f32", "8"}, {"f16", "64"}, {"bf16", "32"}};
+  const std::pair<const char*, const char*> cases[] = {
+      {"f32", "8"}, {"f16", "64"}, {"bf16", "32"}, {"q8_0", "16"}};
   for (const auto& [kv, page] : cases) {
     const auto json = run_json({"run", "-p", "One, two, three, four,", "-n", "2", "--kv", kv,
                                 "--page-size", page, "--budget", "64"});
@@ -199,9 +200,10 @@ TEST_F(Program, BytesReadFallAsTheCostModelSays) {
   const double layers = inspect.at("layers");
   const auto json = run_json({"run", "-f", path, "-n", "9", "--budget", "256", "--gqa",
                               "group-mean", "--dense-layers", "2"});
-  // SPEC S8 on each sparse layer: 1/S + K/P; the dense layers read everything.
+  // SPEC S8 on each sparse layer: 1/S + K/P; the dense layers read everything. Summaries take 132
+  // bytes (q8) where the 256 of f16 would be 1/S.
   const double pages = std::ceil(json.at("prompt_tokens").get<double>() / 16);
-  const double sparse = 1.0 / 16 + 16.0 / pages;
+  const double sparse = 132.0 / 256 / 16 + 16.0 / pages;
   const double expected = (2 + (layers - 2) * sparse) / layers;
   const double share = json.at("kv_bytes_read_per_token").get<double>() /
                        json.at("kv_bytes_dense_per_token").get<double>();
@@ -229,8 +231,10 @@ TEST_F(Program, InspectReportsShapeAndCache) {
   EXPECT_EQ(json.at("trained_context"), 8192);
   const std::int64_t per_token = 30 * 3 * 64 * 2 * 2;
   EXPECT_EQ(json.at("kv_bytes_per_token"), per_token);
-  EXPECT_EQ(json.at("summary_bytes_per_page"), per_token);
-  EXPECT_EQ(json.at("cache_bytes"), per_token * 4096 + per_token * 4096 / 16);
+  // 90 heads: 8-bit minimum and maximum of 64 channels, two scales.
+  EXPECT_EQ(json.at("summary"), "q8");
+  EXPECT_EQ(json.at("summary_bytes_per_page"), 90 * (2 * 64 + 2 * 2));
+  EXPECT_EQ(json.at("cache_bytes"), per_token * 4096 + 90 * 132 * (4096 / 16));
   const ProgramResult text = run_program({"inspect"});
   EXPECT_THAT(text.out, HasSubstr("head_dim"));
 }
@@ -261,7 +265,7 @@ TEST_F(Program, BenchDecodeReportsEveryEngine) {
 
 TEST_F(Program, BenchProfileAccountsForEveryKindOfOperation) {
   const auto json = run_json({"bench", "profile", "--context", "96,320", "--budget", "64",
-                              "--repeat", "1", "--tokens", "4"});
+                              "--repeat", "1", "--tokens", "4", "--probe-mib", "8"});
   expect_fields(json, kCommonFields);
   expect_fields(json, {"read_bandwidth", "tokens", "repeat", "policy"});
   ASSERT_EQ(json.at("rows").size(), 2U);
@@ -290,8 +294,8 @@ TEST_F(Program, BenchProfileAccountsForEveryKindOfOperation) {
 }
 
 TEST_F(Program, BenchProfileReadsAChunk) {
-  const auto json = run_json(
-      {"bench", "profile", "--prefill", "--chunk", "64", "--context", "128", "--repeat", "1"});
+  const auto json = run_json({"bench", "profile", "--prefill", "--chunk", "64", "--context", "128",
+                              "--repeat", "1", "--probe-mib", "8"});
   EXPECT_EQ(json.at("prefill"), true);
   EXPECT_EQ(json.at("tokens"), 64);
   const auto& kinds = json.at("rows").at(0).at("kinds");

@@ -52,7 +52,15 @@ TEST(Usage, PageSize12IsRefused) {
 }
 
 TEST(Usage, KvTypeNamesTheAvailableOnes) {
-  expect_refusal({"run", "-p", "x", "--kv", "q8_0"}, 2, {"--kv", "q8_0", "f32, f16 or bf16"});
+  expect_refusal({"run", "-p", "x", "--kv", "q4_0"}, 2, {"--kv", "q4_0", "f32, f16, bf16 or q8_0"});
+}
+
+TEST(Usage, SummaryTypeNamesTheAvailableOnes) {
+  expect_refusal({"run", "-p", "x", "--summary", "q4"}, 2, {"--summary", "q4", "plain or q8"});
+}
+
+TEST(Usage, CrossoverBelowOneIsRefused) {
+  expect_refusal({"run", "-p", "x", "--crossover", "0.9"}, 2, {"--crossover 0.9", "at least 1"});
 }
 
 TEST(Usage, UnknownGroupModeNamesTheKnownOnes) {

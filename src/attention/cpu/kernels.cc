@@ -6,8 +6,9 @@
 
 namespace quest::cpu {
 
-Kernels kernels_for(KvType type) {
-  return {score_kernel(type), attend_kernel(type), prefill_kernel(type)};
+Kernels kernels_for(const CacheShape& shape) {
+  return {score_kernel(shape.summary_type, shape.plain_summary()), attend_kernel(shape.type),
+          prefill_kernel(shape.type)};
 }
 
 std::int64_t attend_scratch_floats(std::int32_t head_dim) {
