@@ -21,16 +21,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Exactly `count` tokens of filler text, begin-of-text included where the model wants it.
-std::vector<Token> filler_tokens(const Tokenizer& tokenizer, std::int64_t count) {
-  constexpr std::size_t kShortestSentence = 8;  // tokens; every word is one at least
-  const auto wanted = static_cast<std::size_t>(count);
-  std::vector<Token> tokens =
-      tokenizer.tokenize(filler_text(wanted / kShortestSentence + 1, 1), true, false);
-  tokens.resize(wanted);
-  return tokens;
-}
-
 // One engine with a filled cache, and what was measured on it.
 class Arm {
  public:

@@ -265,7 +265,7 @@ TEST_F(Program, BenchDecodeReportsEveryEngine) {
 
 TEST_F(Program, BenchProfileAccountsForEveryKindOfOperation) {
   const auto json = run_json({"bench", "profile", "--context", "96,320", "--budget", "64",
-                              "--repeat", "1", "--tokens", "4"});
+                              "--repeat", "1", "--tokens", "4", "--probe-mib", "8"});
   expect_fields(json, kCommonFields);
   expect_fields(json, {"read_bandwidth", "tokens", "repeat", "policy"});
   ASSERT_EQ(json.at("rows").size(), 2U);
@@ -294,8 +294,8 @@ TEST_F(Program, BenchProfileAccountsForEveryKindOfOperation) {
 }
 
 TEST_F(Program, BenchProfileReadsAChunk) {
-  const auto json = run_json(
-      {"bench", "profile", "--prefill", "--chunk", "64", "--context", "128", "--repeat", "1"});
+  const auto json = run_json({"bench", "profile", "--prefill", "--chunk", "64", "--context", "128",
+                              "--repeat", "1", "--probe-mib", "8"});
   EXPECT_EQ(json.at("prefill"), true);
   EXPECT_EQ(json.at("tokens"), 64);
   const auto& kinds = json.at("rows").at(0).at("kinds");
