@@ -201,6 +201,7 @@ Json attention_fields(const AttentionRow& row, double read_bandwidth) {
                {"kv_heads", row.shape.kv_heads},
                {"head_dim", row.shape.head_dim},
                {"kv", std::string(name_of(row.shape.kv))},
+               {"summary", std::string(name_of(row.shape.summary))},
                {"layers", row.shape.layers},
                {"seconds", row.seconds.median},
                {"seconds_min", row.seconds.min},

@@ -25,7 +25,8 @@ Json shape_fields(const AttentionShape& shape) {
   return {{"q_heads", shape.q_heads},
           {"kv_heads", shape.kv_heads},
           {"head_dim", shape.head_dim},
-          {"kv", std::string(name_of(shape.kv))}};
+          {"kv", std::string(name_of(shape.kv))},
+          {"summary", std::string(name_of(shape.summary))}};
 }
 
 Json arm_policy_fields(const EngineOptions& engine) {

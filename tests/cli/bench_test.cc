@@ -51,11 +51,15 @@ void expect_common_fields(const Json& json) {
 double expected_bytes(const Json& row, int element_bytes) {
   const int page_size = row.at("page_size");
   const int pages = (row.at("context").get<int>() + page_size - 1) / page_size;
-  const double page = 2.0 * row.at("head_dim").get<int>() * page_size * element_bytes;
+  const int head_dim = row.at("head_dim");
+  const double page = 2.0 * head_dim * page_size * element_bytes;
+  // 8-bit minimum and maximum, and an f16 scale for every 32 channels.
+  const double q8 = 2.0 * head_dim + 2.0 * ((head_dim + 31) / 32);
+  const double summary = row.at("summary") == "q8" ? q8 : page / page_size;
   const double heads = row.at("kv_heads").get<int>() * row.at("batch").get<int>();
   if (row.at("budget").is_null()) return heads * pages * page;
   const int selected = row.at("budget").get<int>() / page_size;
-  return heads * (selected * page + pages * page / page_size);
+  return heads * (selected * page + pages * summary);
 }
 
 void expect_sound_row(const Json& row, int element_bytes) {
