@@ -6,6 +6,7 @@
 #include <ggml-cpu.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -139,8 +140,9 @@ void OperationTimer::add_to(StepProfile& profile) {
 }
 
 double empty_operation_seconds(ggml_backend_t backend) {
-  constexpr int kOperations = 512;
-  constexpr int kRuns = 15;
+  constexpr int kOperations = 256;
+  constexpr std::size_t kRuns = 15;
+  constexpr double kLongest = 0.5;  // seconds; barriers are slow where threads wait for their cores
   ggml_init_params params{};
   params.mem_size = ggml_tensor_overhead() * (kOperations + 1) +
                     ggml_graph_overhead_custom(kOperations + 1, false);
@@ -156,14 +158,17 @@ double empty_operation_seconds(ggml_backend_t backend) {
   ggml_gallocr_ptr allocator(ggml_gallocr_new(ggml_backend_cpu_buffer_type()));
   if (!ggml_gallocr_alloc_graph(allocator.get(), graph)) return 0;
   std::vector<double> seconds;
-  for (int run = 0; run < kRuns; ++run) {
+  double total = 0;
+  while (seconds.size() < kRuns && total < kLongest) {
     const auto start = std::chrono::steady_clock::now();
     if (ggml_backend_graph_compute(backend, graph) != GGML_STATUS_SUCCESS) return 0;
     seconds.push_back(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    total += seconds.back();
   }
-  std::nth_element(seconds.begin(), seconds.begin() + kRuns / 2, seconds.end());
-  return seconds[kRuns / 2] / kOperations;
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle / kOperations;
 }
 
 }  // namespace quest
