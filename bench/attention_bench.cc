@@ -91,8 +91,8 @@ void run_steps(benchmark::State& state, const Model& model, std::int64_t context
   add_request(batch, filled.cache, filled.sequence, rows, !policy.dense);
   const auto backend = make_cpu_backend(filled.cache, policy);
 
-  const std::int64_t kv_stride = model.kv_heads * model.head_dim;
-  const std::int64_t q_stride = model.q_heads * model.head_dim;
+  const std::int64_t kv_stride = std::int64_t{model.kv_heads} * model.head_dim;
+  const std::int64_t q_stride = std::int64_t{model.q_heads} * model.head_dim;
   std::mt19937 random(2);
   std::normal_distribution<float> normal;
   std::vector<float> q(static_cast<std::size_t>(rows * q_stride));
@@ -238,7 +238,7 @@ void Score(benchmark::State& state) {
     });
   }
   state.counters["best_GB/s"] =
-      static_cast<double>(90 * pages * shape.summary_bytes()) / best.seconds() * 1e-9;
+      static_cast<double>(std::int64_t{90} * pages * shape.summary_bytes()) / best.seconds() * 1e-9;
 }
 BENCHMARK(Score)->ArgNames({"pages"})->Args({512})->Args({2048})->UseManualTime();
 

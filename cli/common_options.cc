@@ -59,7 +59,8 @@ SelectionPolicy checked_policy(const CommonOptions& options) {
   policy.window = options.window.value_or(policy.window);
   policy.dense_layers = options.dense_layers.value_or(policy.dense_layers);
   policy.beta = options.beta.value_or(policy.beta);
-  policy.crossover = options.crossover.value_or(policy.crossover);
+  policy.crossover =
+      options.crossover.value_or(options.paper ? 1.0F : SelectionPolicy::kMeasuredCrossover);
   if (options.gqa) policy.group_mode = checked_group_mode(*options.gqa);
   require_at_least("--sinks", policy.sinks, 0);
   require_at_least("--window", policy.window, 0);
@@ -142,9 +143,9 @@ void add_selection_options(CLI::App& app, CommonOptions& options) {
                               name_of(defaults.group_mode)));
   app.add_option("--beta", options.beta,
                  with_default("Weight of a page's spread in its score, 0 to 1", defaults.beta));
-  app.add_option(
-      "--crossover", options.crossover,
-      with_default("Read everything up to this many times the budget", defaults.crossover));
+  app.add_option("--crossover", options.crossover,
+                 with_default("Read everything up to this many times the budget",
+                              SelectionPolicy::kMeasuredCrossover));
   app.add_flag("--paper", options.paper,
                "The Quest paper's plain policy: per-head, beta 1, no sinks, no window");
 }

@@ -101,6 +101,8 @@ AttentionSetup checked_setup(const AttentionFlags& flags) {
   CommonOptions common = flags.common;
   // All measured layers are alike; a model's first layers may be dense, these are not among them.
   if (!common.dense_layers) common.dense_layers = 0;
+  // The crossover is what is measured here.
+  if (!common.crossover) common.crossover = 1.0F;
   for (const std::int64_t budget : setup.budgets) {
     common.budget = budget;
     setup.engine = engine_options(common);

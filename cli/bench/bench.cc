@@ -102,14 +102,14 @@ void add_bench_command(CLI::App& app, int& status) {
   bench->add_option("-t,--threads", options->common.threads, "Threads; 0: all cores")->needs(make);
   bench->add_flag("--json", options->common.json, "Print one JSON object on stdout")->needs(make);
   for (CLI::App* measuring : {add_bench_attention(*bench, status), add_bench_decode(*bench, status),
-                              add_bench_sweep(*bench, status)}) {
+                              add_bench_profile(*bench, status), add_bench_sweep(*bench, status)}) {
     measuring->excludes(make);
   }
   bench->callback([options, bench, make, &status] {
     if (make->count() > 0) {
       status = make_model(*options);
     } else if (bench->get_subcommands().empty()) {
-      throw InvalidArgument("bench needs attention, decode, sweep or --make-model NAME");
+      throw InvalidArgument("bench needs attention, decode, profile, sweep or --make-model NAME");
     }
   });
 }

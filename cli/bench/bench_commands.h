@@ -10,6 +10,7 @@ namespace quest::cli {
 // Each adds one subcommand of `quest bench` and returns it; see commands.h.
 CLI::App* add_bench_attention(CLI::App& bench, int& status);
 CLI::App* add_bench_decode(CLI::App& bench, int& status);
+CLI::App* add_bench_profile(CLI::App& bench, int& status);
 CLI::App* add_bench_sweep(CLI::App& bench, int& status);
 
 }  // namespace quest::cli

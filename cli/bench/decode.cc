@@ -21,16 +21,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Exactly `count` tokens of filler text, begin-of-text included where the model wants it.
-std::vector<Token> filler_tokens(const Tokenizer& tokenizer, std::int64_t count) {
-  constexpr std::size_t kShortestSentence = 8;  // tokens; every word is one at least
-  const auto wanted = static_cast<std::size_t>(count);
-  std::vector<Token> tokens =
-      tokenizer.tokenize(filler_text(wanted / kShortestSentence + 1, 1), true, false);
-  tokens.resize(wanted);
-  return tokens;
-}
-
 // One engine with a filled cache, and what was measured on it.
 class Arm {
  public:
@@ -171,8 +161,10 @@ std::vector<std::unique_ptr<Arm>> make_arms(const std::shared_ptr<const Model>& 
 }
 
 // A comparison of full attention with itself must not pass for a result.
-void check_really_sparse(const DecodeBenchRow& row, std::int32_t page_size) {
-  if (!row.budget || row.prefill_tokens <= *row.budget + page_size) return;
+void check_really_sparse(const DecodeBenchRow& row, const EngineOptions& options) {
+  if (!row.budget) return;
+  const double crossover = static_cast<double>(*row.budget) * options.policy.crossover;
+  if (static_cast<double>(row.prefill_tokens) <= crossover + options.page_size) return;
   const AttentionCounters& attention = row.counters.attention;
   const std::int64_t read = attention.bytes_read();
   if (attention.sparse_lists > 0 && read < attention.dense_bytes) return;
@@ -207,7 +199,7 @@ std::vector<DecodeBenchRow> run_decode_bench(const std::shared_ptr<const Model>&
   }
   std::vector<DecodeBenchRow> rows;
   for (const auto& arm : arms) {
-    check_really_sparse(arm->row(), options.page_size);
+    check_really_sparse(arm->row(), options);
     rows.push_back(arm->row());
   }
   return rows;

@@ -20,7 +20,10 @@ constexpr const char* kStyle =
 
 std::string cells(const std::vector<std::string>& texts, const std::string& tag) {
   std::string html = "<tr>";
-  for (const std::string& text : texts) html += "<" + tag + ">" + escaped(text) + "</" + tag + ">";
+  for (const std::string& text : texts) {
+    html.append("<").append(tag).append(">").append(escaped(text));
+    html.append("</").append(tag).append(">");
+  }
   return html + "</tr>\n";
 }
 

@@ -9,7 +9,7 @@
 namespace quest::cli {
 
 PagedAttention::PagedAttention(const AttentionShape& shape) : shape_(shape), cache_(shape.cache()) {
-  const auto width = static_cast<std::size_t>(shape.batch * shape.head_dim);
+  const auto width = static_cast<std::size_t>(std::int64_t{shape.batch} * shape.head_dim);
   const auto q_size = width * static_cast<std::size_t>(shape.q_heads);
   const auto kv_size = width * static_cast<std::size_t>(shape.kv_heads);
   for (std::int32_t layer = 0; layer < shape.layers; ++layer) {

@@ -15,7 +15,7 @@
 namespace quest::cli {
 namespace {
 
-constexpr std::int64_t kPage = 256 * 64 * 4;  // bytes, see `buffer_shape`
+constexpr std::int64_t kPage = std::int64_t{256} * 64 * 4;  // bytes, see `buffer_shape`
 
 CacheShape buffer_shape(std::int64_t bytes) {
   return {1, 1, 256, 64, KvType::kF32, std::max<std::int64_t>(1, bytes / kPage)};

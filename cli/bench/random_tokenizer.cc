@@ -34,6 +34,7 @@ void pad_tokens(gguf_context* gguf, std::int64_t key, std::size_t size) {
   }
   while (texts.size() < size) texts.push_back("[unused-" + std::to_string(texts.size()) + "]");
   std::vector<const char*> pointers;
+  pointers.reserve(texts.size());
   for (const std::string& text : texts) pointers.push_back(text.c_str());
   gguf_set_arr_str(gguf, kTokens, pointers.data(), pointers.size());
 }

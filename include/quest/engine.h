@@ -13,6 +13,7 @@
 #include "quest/kv_cache.h"
 #include "quest/model.h"
 #include "quest/policy.h"
+#include "quest/profile.h"
 #include "quest/sampler.h"
 
 namespace quest {
@@ -76,7 +77,15 @@ class Engine {
   void set_policy(const SelectionPolicy& policy);
 
   const EngineCounters& counters() const;
+  /// Sets counters and profile to zero.
   void reset_counters();
+
+  /// Whether the steps to come note when each of their operations ends (one look at the clock
+  /// each).
+  void set_profiling(bool on);
+  /// Of the steps that were profiled since the last reset.
+  const StepProfile& profile() const;
+
   const AttentionBackend& attention() const;
 
  private:

@@ -98,6 +98,9 @@ TEST(Usage, BenchRefusesWhatItCannotMeasure) {
   expect_refusal({"bench", "decode", "--context", "32", "--tokens", "32"}, 2, {"--context 32"});
   expect_refusal({"bench", "decode", "--context", "1k"}, 2, {"--context", "1k"});
   expect_refusal({"bench", "decode", "--budget", "8"}, 2, {"--budget 8"});
+  expect_refusal({"bench", "profile", "--context", "16", "--tokens", "16"}, 2, {"--context 16"});
+  expect_refusal({"bench", "profile", "--context", "8,x"}, 2, {"--context", "8,x"});
+  expect_refusal({"bench", "profile", "--repeat", "0"}, 2, {"--repeat 0"});
   expect_refusal({"bench", "decode", "--peer", "nobody"}, 2, {"--peer", "nobody"});
 }
 
