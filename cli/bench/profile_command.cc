@@ -7,12 +7,12 @@
 
 #include "bench/bench_commands.h"
 #include "bench/bench_fields.h"
-#include "bench/list_option.h"
 #include "bench/probe.h"
 #include "bench/profile.h"
 #include "bench/table.h"
 #include "bench/workers.h"
 #include "interrupt.h"
+#include "list_option.h"
 #include "output.h"
 #include "quest/error.h"
 

@@ -35,7 +35,7 @@ std::string project_text() {
   std::string text = text_of(root / "LICENSE");
   std::vector<std::filesystem::path> headers;
   for (const auto& entry : std::filesystem::directory_iterator(root / "include" / "quest")) {
-    headers.push_back(entry.path());
+    if (entry.is_regular_file()) headers.push_back(entry.path());
   }
   std::sort(headers.begin(), headers.end());
   for (const std::filesystem::path& header : headers) text += text_of(header);
