@@ -1,13 +1,18 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #include "attention/cpu/kernels.h"
 
+#include <algorithm>
+
 #include "attention/cpu/kernel_getters.h"
+#include "attention/cpu/prefill_amx_layout.h"
 #include "attention/cpu/prefill_layout.h"
 
 namespace quest::cpu {
 
 Kernels kernels_for(KvType type) {
-  return {score_kernel(type), attend_kernel(type), prefill_kernel(type)};
+  const PrefillKernel by_tiles = prefill_amx_kernel(type);
+  return {score_kernel(type), attend_kernel(type),
+          by_tiles != nullptr ? by_tiles : prefill_kernel(type)};
 }
 
 std::int64_t attend_scratch_floats(std::int32_t head_dim) {
@@ -15,7 +20,8 @@ std::int64_t attend_scratch_floats(std::int32_t head_dim) {
 }
 
 std::int64_t prefill_scratch_floats(std::int32_t virtual_rows, std::int32_t head_dim) {
-  return PrefillScratch::floats(virtual_rows, head_dim);
+  return std::max(PrefillScratch::floats(virtual_rows, head_dim),
+                  AmxScratch::floats(virtual_rows, head_dim));
 }
 
 }  // namespace quest::cpu
