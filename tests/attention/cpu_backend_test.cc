@@ -321,7 +321,7 @@ TEST(CpuBackend, FutureValues_DoNotLeakIntoEarlierRows) {
   // Another kernel may take over where numbers are not finite.
   for (const bool tiles : {true, false}) {
     cpu::allow_amx(tiles);
-    expect_close(earlier_rows(std::nanf(""), kInfinity), outputs, 1e-5);
+    expect_close(earlier_rows(std::nanf(""), kInfinity), outputs, 2.5e-5);
   }
   cpu::allow_amx(true);
 }

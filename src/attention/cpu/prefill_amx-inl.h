@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "attention/cpu/amx.h"
 #include "attention/cpu/kernels.h"
@@ -420,7 +421,11 @@ class UnitSoftmax {
       exceeded = hn::Or(exceeded, exceeds(top(x + i * kAmxStep), unit_.row + r + i));
     }
     if (HWY_UNLIKELY(!hn::AllFalse(d, exceeded))) {
-      for (int i = 0; i < 4; ++i) raise(r + i, top(x + i * kAmxStep));
+      // Each row by its own logits: its result must not depend on its neighbours.
+      for (int i = 0; i < 4; ++i) {
+        const V row_top = top(x + i * kAmxStep);
+        if (!hn::AllFalse(d, exceeds(row_top, unit_.row + r + i))) raise(r + i, row_top);
+      }
     }
     one_of_four<0, kPartCount, kInstructions>(r, x, factor, groups);
     one_of_four<1, kPartCount, kInstructions>(r, x, factor, groups);
@@ -632,8 +637,11 @@ bool prefill_by_tiles(const PrefillArgs& args) {
   const AmxScratch& scratch = tile.scratch;
   const float greatest_q = split_queries(tile);
   const float greatest_product = kGreatestLogit / args.scale;
-  const float limit = greatest_product * greatest_product / std::max(greatest_q, 1e-20F);
-  if (!(greatest_q <= std::numeric_limits<float>::max())) return false;
+  constexpr float kMax = std::numeric_limits<float>::max();
+  // A limit of infinity would let infinite keys pass.
+  const float limit =
+      std::min(greatest_product * greatest_product / std::max(greatest_q, 1e-20F), kMax);
+  if (!(greatest_q <= kMax)) return false;
   if (scratch.depth > head_dim) {
     std::memset(scratch.keys, 0, 4 * sizeof(std::uint32_t) * scratch.run_words);
   }
