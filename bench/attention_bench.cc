@@ -8,57 +8,23 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
-#include <functional>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "attention/cpu/amx.h"
 #include "attention/cpu/kernels.h"
+#include "bench/probe.h"
+#include "bench/workers.h"
 #include "quest/attention.h"
-#include "quest/team.h"
 #include "selection/fold_query.h"
 #include "selection/group_selection.h"
 
 namespace quest {
 namespace {
 
-/// Threads that stay alive between measurements.
-class Workers {
- public:
-  explicit Workers(int threads) : team_(threads) {
-    for (int t = 1; t < threads; ++t) others_.emplace_back([this, t] { serve(t); });
-  }
-  ~Workers() {
-    job_ = nullptr;
-    team_.wait();
-    for (std::thread& other : others_) other.join();
-  }
-  /// Runs job(team, thread) on all threads and waits for them.
-  void run(const std::function<void(Team&, int)>& job) {
-    job_ = &job;
-    team_.wait();
-    job(team_, 0);
-    team_.wait();
-  }
-
- private:
-  void serve(int thread) {
-    while (true) {
-      team_.wait();
-      if (job_ == nullptr) return;
-      (*job_)(team_, thread);
-      team_.wait();
-    }
-  }
-  Team team_;
-  const std::function<void(Team&, int)>* job_ = nullptr;
-  std::vector<std::thread> others_;
-};
+using cli::Workers;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -129,8 +95,8 @@ void run_steps(benchmark::State& state, const Model& model, std::int64_t context
   add_request(batch, filled.cache, filled.sequence, rows, !policy.dense);
   const auto backend = make_cpu_backend(filled.cache, policy);
 
-  const std::int64_t kv_stride = model.kv_heads * model.head_dim;
-  const std::int64_t q_stride = model.q_heads * model.head_dim;
+  const std::int64_t kv_stride = std::int64_t{model.kv_heads} * model.head_dim;
+  const std::int64_t q_stride = std::int64_t{model.q_heads} * model.head_dim;
   std::mt19937 random(2);
   std::normal_distribution<float> normal;
   std::vector<float> q(static_cast<std::size_t>(rows * q_stride));
@@ -193,39 +159,12 @@ SelectionPolicy sparse_policy(std::int64_t budget) {
   return policy;
 }
 
-/// Adds up a piece of memory as fast as this core can fetch it. The prefetch matters: without it
-/// the probe would measure the hardware prefetcher, not the memory.
-#if defined(__x86_64__)
-__attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
-std::uint64_t
-read_all(const std::byte* data, std::size_t bytes) {
-  constexpr std::size_t kAhead = 4096;
-  std::uint64_t sums[32] = {};
-  for (std::size_t i = 0; i < bytes; i += 256) {
-    for (std::size_t line = 0; line < 256; line += 64) {
-      __builtin_prefetch(data + std::min(i + kAhead + line, bytes - 1));
-    }
-    const auto* words = reinterpret_cast<const std::uint64_t*>(data + i);
-    for (std::size_t j = 0; j < 32; ++j) sums[j] += words[j];
-  }
-  return std::accumulate(sums, sums + 32, std::uint64_t{0});
-}
-
 void ReadBandwidth(benchmark::State& state) {
-  const int threads = static_cast<int>(state.range(0));
-  const std::size_t bytes = static_cast<std::size_t>(state.range(1)) << 20;
-  // A pool's own memory, so that both sides have the same kind of system pages under them.
-  KvCache cache({1, 1, 256, 64, KvType::kF32, static_cast<std::int64_t>(bytes / 65536)});
-  std::byte* const data = cache.layer(0).k;
-  std::memset(data, 1, bytes);
-  Workers workers(threads);
+  Workers workers(static_cast<int>(state.range(0)));
+  const std::int64_t bytes = state.range(1) << 20;
+  cli::BandwidthProbe probe(workers, bytes);
   Best best;
-  const auto read = [&](Team& team, int thread) {
-    const std::size_t part = bytes / 4096 / static_cast<std::size_t>(team.size()) * 4096;
-    benchmark::DoNotOptimize(read_all(data + part * static_cast<std::size_t>(thread), part));
-  };
-  for (auto _ : state) best.time(state, [&] { workers.run(read); });
+  for (auto _ : state) best.time(state, [&] { probe.pass(); });
   state.counters["best_GB/s"] = static_cast<double>(bytes) / best.seconds() * 1e-9;
 }
 BENCHMARK(ReadBandwidth)
@@ -352,7 +291,7 @@ void Score(benchmark::State& state) {
   const CacheShape& shape = filled.cache.shape();
   std::vector<float> coefficients(128, 0.5F);
   std::vector<float> scores(static_cast<std::size_t>(pages));
-  const cpu::Kernels kernels = cpu::kernels_for(shape.type);
+  const cpu::Kernels kernels = cpu::kernels_for(shape);
   Best best;
   for (auto _ : state) {
     best.time(state, [&] {
@@ -375,7 +314,7 @@ void Score(benchmark::State& state) {
     });
   }
   state.counters["best_GB/s"] =
-      static_cast<double>(90 * pages * shape.summary_bytes()) / best.seconds() * 1e-9;
+      static_cast<double>(std::int64_t{90} * pages * shape.summary_bytes()) / best.seconds() * 1e-9;
 }
 BENCHMARK(Score)->ArgNames({"pages"})->Args({512})->Args({2048})->UseManualTime();
 

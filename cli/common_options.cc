@@ -25,7 +25,13 @@ std::int32_t checked_page_size(std::int32_t page_size) {
 KvType checked_kv_type(const std::string& text) {
   const std::optional<KvType> type = parse_kv_type(text);
   if (!type)
-    throw InvalidArgument("--kv " + quoted(text) + " is not available; use f32, f16 or bf16");
+    throw InvalidArgument("--kv " + quoted(text) + " is not available; use f32, f16, bf16 or q8_0");
+  return *type;
+}
+
+SummaryType checked_summary_type(const std::string& text) {
+  const std::optional<SummaryType> type = parse_summary_type(text);
+  if (!type) throw InvalidArgument("--summary " + quoted(text) + " is unknown; use plain or q8");
   return *type;
 }
 
@@ -53,12 +59,18 @@ SelectionPolicy checked_policy(const CommonOptions& options) {
   policy.window = options.window.value_or(policy.window);
   policy.dense_layers = options.dense_layers.value_or(policy.dense_layers);
   policy.beta = options.beta.value_or(policy.beta);
+  policy.crossover =
+      options.crossover.value_or(options.paper ? 1.0F : SelectionPolicy::kMeasuredCrossover);
   if (options.gqa) policy.group_mode = checked_group_mode(*options.gqa);
   require_at_least("--sinks", policy.sinks, 0);
   require_at_least("--window", policy.window, 0);
   require_at_least("--dense-layers", policy.dense_layers, 0);
   if (!(policy.beta >= 0 && policy.beta <= 1)) {
     throw InvalidArgument("--beta " + std::to_string(policy.beta) + " must lie between 0 and 1");
+  }
+  if (!(policy.crossover >= 1)) {
+    throw InvalidArgument("--crossover " + std::to_string(policy.crossover) +
+                          " must be at least 1 (select wherever possible)");
   }
   return policy;
 }
@@ -102,7 +114,10 @@ void add_storage_options(CLI::App& app, CommonOptions& options) {
                "Allow a context beyond what the model was trained for");
   app.add_option("--page-size", options.page_size, "Tokens a page: 8, 16, 32 or 64")
       ->capture_default_str();
-  app.add_option("--kv", options.kv, "Type of cached keys and values: f32, f16 or bf16")
+  app.add_option("--kv", options.kv, "Type of cached keys and values: f32, f16, bf16 or q8_0")
+      ->capture_default_str();
+  app.add_option("--summary", options.summary,
+                 "Page summaries: plain (the type of the keys) or q8 (8-bit, half the scan)")
       ->capture_default_str();
   app.add_option("--chunk", options.chunk, "Tokens of one prefill step")->capture_default_str();
 }
@@ -128,6 +143,9 @@ void add_selection_options(CLI::App& app, CommonOptions& options) {
                               name_of(defaults.group_mode)));
   app.add_option("--beta", options.beta,
                  with_default("Weight of a page's spread in its score, 0 to 1", defaults.beta));
+  app.add_option("--crossover", options.crossover,
+                 with_default("Read everything up to this many times the budget",
+                              SelectionPolicy::kMeasuredCrossover));
   app.add_flag("--paper", options.paper,
                "The Quest paper's plain policy: per-head, beta 1, no sinks, no window");
 }
@@ -162,6 +180,7 @@ EngineOptions engine_options(const CommonOptions& options) {
   engine.chunk = options.chunk;
   engine.page_size = checked_page_size(options.page_size);
   engine.kv_type = checked_kv_type(options.kv);
+  engine.summary_type = checked_summary_type(options.summary);
   engine.policy = checked_policy(options);
   check_sampling(options.sampling);
   return engine;

@@ -28,6 +28,7 @@ struct CommonOptions {
   bool long_context = false;
   std::int32_t page_size = EngineOptions{}.page_size;
   std::string kv = std::string(name_of(EngineOptions{}.kv_type));
+  std::string summary = std::string(name_of(EngineOptions{}.summary_type));
   std::int32_t chunk = EngineOptions{}.chunk;
 
   std::optional<std::int64_t> budget;
@@ -36,6 +37,7 @@ struct CommonOptions {
   std::optional<std::int32_t> dense_layers;
   std::optional<std::string> gqa;
   std::optional<float> beta;
+  std::optional<float> crossover;
   bool dense = false;
   bool paper = false;
 
@@ -44,11 +46,11 @@ struct CommonOptions {
 
 /// -m, -t, --no-reencode, --json, -o, -v.
 void add_model_options(CLI::App& app, CommonOptions& options);
-/// --long-context, --page-size, --kv, --chunk.
+/// --long-context, --page-size, --kv, --summary, --chunk.
 void add_storage_options(CLI::App& app, CommonOptions& options);
 /// -c and the storage options.
 void add_cache_options(CLI::App& app, CommonOptions& options);
-/// --sinks, --window, --dense-layers, --gqa, --beta, --paper.
+/// --sinks, --window, --dense-layers, --gqa, --beta, --crossover, --paper.
 void add_selection_options(CLI::App& app, CommonOptions& options);
 /// --budget, --dense and the selection options.
 void add_policy_options(CLI::App& app, CommonOptions& options);

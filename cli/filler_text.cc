@@ -50,4 +50,13 @@ std::string filler_text(std::size_t sentences, std::uint64_t seed) {
   return text;
 }
 
+std::vector<Token> filler_tokens(const Tokenizer& tokenizer, std::int64_t count) {
+  constexpr std::size_t kShortestSentence = 8;  // tokens; every word is one at least
+  const auto wanted = static_cast<std::size_t>(count);
+  std::vector<Token> tokens =
+      tokenizer.tokenize(filler_text(wanted / kShortestSentence + 1, 1), true, false);
+  tokens.resize(wanted);
+  return tokens;
+}
+
 }  // namespace quest::cli

@@ -41,6 +41,7 @@ Json cache_fields(const CacheShape& shape, std::int64_t context) {
   return {{"context", context},
           {"page_size", shape.page_size},
           {"kv", std::string(name_of(shape.type))},
+          {"summary", std::string(name_of(shape.summary_type))},
           {"kv_bytes_per_token", heads * 2 * shape.page_bytes() / shape.page_size},
           {"summary_bytes_per_page", heads * shape.summary_bytes()},
           {"summary_bytes_per_token",

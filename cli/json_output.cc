@@ -49,7 +49,9 @@ Json policy_fields(const EngineOptions& options) {
           {"dense_layers", policy.dense_layers},
           {"gqa", std::string(name_of(policy.group_mode))},
           {"beta", policy.beta},
-          {"kv", std::string(name_of(options.kv_type))}};
+          {"crossover", policy.crossover},
+          {"kv", std::string(name_of(options.kv_type))},
+          {"summary", std::string(name_of(options.summary_type))}};
 }
 
 Json bytes_read_fields(const AttentionCounters& counters) {

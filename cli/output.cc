@@ -34,12 +34,11 @@ bool replaceable(const std::string& path) {
   return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
 }
 
-int open_temporary(const std::string& target, std::string& path) {
+int open_temporary(const std::string& target, std::string& path, const std::string& hint = {}) {
   path = target + ".XXXXXX";
   const int file = ::mkstemp(path.data());
   if (file < 0) {
-    throw FileError("cannot write '" + target + "': " + std::strerror(errno) +
-                    "; choose another path for -o");
+    throw FileError("cannot write '" + target + "': " + std::strerror(errno) + hint);
   }
   return file;
 }
@@ -86,15 +85,15 @@ void write_in_place(const std::string& target, std::string_view text) {
 
 }  // namespace
 
-Output::Output(std::string path) : path_(std::move(path)) {
+Output::Output(std::string path, const std::string& flag) : path_(std::move(path)) {
   if (path_.empty()) return;
   std::error_code error;
   if (std::filesystem::is_directory(path_, error)) {
-    throw FileError("cannot write '" + path_ + "': it is a directory; name a file with -o");
+    throw FileError("cannot write '" + path_ + "': it is a directory; name a file with " + flag);
   }
   if (!replaceable(path_)) return;
   std::string temporary;
-  ::close(open_temporary(path_, temporary));
+  ::close(open_temporary(path_, temporary, "; choose another path for " + flag));
   ::unlink(temporary.c_str());
 }
 
@@ -115,6 +114,41 @@ void Output::finish() {
     replace_file(path_, collected_);
   } else {
     write_in_place(path_, collected_);
+  }
+}
+
+NewFile::NewFile(std::string path, std::int64_t bytes, const std::string& flag)
+    : path_(std::move(path)) {
+  constexpr std::int64_t kReserve = std::int64_t{64} << 20;
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(path_, error))) {
+    throw FileError("'" + path_ + "' exists and is not overwritten; name a new file with " + flag);
+  }
+  fs::path folder = fs::path(path_).parent_path();
+  if (folder.empty()) folder = ".";
+  const fs::space_info space = fs::space(folder, error);
+  if (!error && space.available < static_cast<std::uintmax_t>(bytes + kReserve)) {
+    throw FileError("'" + path_ + "' needs " + std::to_string(bytes) + " bytes, its disk has " +
+                    std::to_string(space.available) + " free");
+  }
+  file_ = open_temporary(path_, temporary_, "; choose another path for " + flag);
+}
+
+NewFile::~NewFile() {
+  if (file_ >= 0) ::close(file_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void NewFile::write(std::string_view bytes) { write_all(file_, bytes, "'" + path_ + "'"); }
+
+void NewFile::finish() {
+  if (::fchmod(file_, usual_mode()) != 0 || ::fsync(file_) != 0) {
+    throw FileError("cannot write '" + path_ + "': " + std::strerror(errno));
+  }
+  // A link, unlike a renamed file, never replaces what is there; the temporary goes afterwards.
+  if (::link(temporary_.c_str(), path_.c_str()) != 0) {
+    throw FileError("cannot write '" + path_ + "': " + std::strerror(errno));
   }
 }
 

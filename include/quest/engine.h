@@ -13,6 +13,7 @@
 #include "quest/kv_cache.h"
 #include "quest/model.h"
 #include "quest/policy.h"
+#include "quest/profile.h"
 #include "quest/sampler.h"
 
 namespace quest {
@@ -21,6 +22,7 @@ struct EngineOptions {
   std::int64_t context = 0;  ///< tokens of KV cache; 0: the model's own context
   std::int32_t page_size = 16;
   KvType kv_type = KvType::kF16;
+  SummaryType summary_type = SummaryType::kQ8;  ///< scans half the bytes, ranks as well
   SelectionPolicy policy;
   int threads = 0;           ///< 0: all cores
   std::int32_t chunk = 512;  ///< rows of one prefill step
@@ -67,7 +69,15 @@ class Engine {
   void set_policy(const SelectionPolicy& policy);
 
   const EngineCounters& counters() const;
+  /// Sets counters and profile to zero.
   void reset_counters();
+
+  /// Whether the steps to come note when each of their operations ends (one look at the clock
+  /// each).
+  void set_profiling(bool on);
+  /// Of the steps that were profiled since the last reset.
+  const StepProfile& profile() const;
+
   const AttentionBackend& attention() const;
 
  private:

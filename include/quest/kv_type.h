@@ -7,13 +7,33 @@
 
 namespace quest {
 
-/// Element type of cached keys, values and their summaries.
-enum class KvType { kF32, kF16, kBF16 };
+/// Type of cached keys and values. q8_0 holds 8-bit integers with one f16 scale for every 32
+/// channels of a token, quantised as ggml's q8_0 is.
+enum class KvType { kF32, kF16, kBF16, kQ8_0 };
 
-/// Bytes of one element.
-constexpr std::size_t size_of(KvType type) { return type == KvType::kF32 ? 4 : 2; }
+/// How page summaries are stored: kPlain in the type of the keys (in f16 for q8_0 keys), kQ8 as
+/// 8-bit integers with one f16 scale for every 32 channels. Where a bound is not representable it
+/// is rounded outward: a summary never claims less than the stored keys reach (SPEC S7.6).
+enum class SummaryType { kPlain, kQ8 };
 
-/// "f32", "f16", "bf16".
+/// Channels of a token, or of a summary, that share one scale. The last block may be shorter.
+inline constexpr int kScaleBlock = 32;
+
+/// Bytes of one element, scales apart.
+constexpr std::size_t size_of(KvType type) {
+  switch (type) {
+    case KvType::kF32:
+      return 4;
+    case KvType::kF16:
+    case KvType::kBF16:
+      return 2;
+    case KvType::kQ8_0:
+      return 1;
+  }
+  return 0;
+}
+
+/// "f32", "f16", "bf16", "q8_0".
 constexpr std::string_view name_of(KvType type) {
   switch (type) {
     case KvType::kF32:
@@ -22,13 +42,34 @@ constexpr std::string_view name_of(KvType type) {
       return "f16";
     case KvType::kBF16:
       return "bf16";
+    case KvType::kQ8_0:
+      return "q8_0";
+  }
+  return "?";
+}
+
+/// "plain", "q8".
+constexpr std::string_view name_of(SummaryType type) {
+  switch (type) {
+    case SummaryType::kPlain:
+      return "plain";
+    case SummaryType::kQ8:
+      return "q8";
   }
   return "?";
 }
 
 /// Inverse of `name_of`; nothing for any other text.
 constexpr std::optional<KvType> parse_kv_type(std::string_view text) {
-  for (KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16}) {
+  for (KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
+    if (text == name_of(type)) return type;
+  }
+  return std::nullopt;
+}
+
+/// Inverse of `name_of`; nothing for any other text.
+constexpr std::optional<SummaryType> parse_summary_type(std::string_view text) {
+  for (SummaryType type : {SummaryType::kPlain, SummaryType::kQ8}) {
     if (text == name_of(type)) return type;
   }
   return std::nullopt;

@@ -17,7 +17,7 @@ struct ModelInfo {
   std::string architecture;   ///< "llama", "qwen2", "qwen3", …
   std::string rope_scaling;   ///< "none", "linear", "yarn", "llama3"
   std::string weight_types;   ///< types of the matrices in the file, e.g. "q4_1"
-  std::string compute_types;  ///< types they are computed with after re-encoding, e.g. "q8_0"
+  std::string compute_types;  ///< types that many rows are computed with, e.g. "q8_0"
   std::int32_t num_layers = 0;
   std::int32_t num_q_heads = 0;
   std::int32_t num_kv_heads = 0;
@@ -27,12 +27,18 @@ struct ModelInfo {
   std::int32_t vocabulary = 0;
   std::int64_t context = 0;  ///< tokens the model was trained for
   std::int64_t parameters = 0;
-  std::int64_t weight_bytes = 0;  ///< resident bytes of the weights as computed
+  std::int64_t weight_bytes = 0;  ///< bytes of the weights as computed with, copies included
 };
 
 struct ModelOptions {
   /// Re-encode weight types that have no fast matrix kernel on this machine at load.
   bool reencode = true;
+  /// Copy matrices into the layouts that ggml multiplies fastest, where it has one for their type
+  /// on this machine (AMX, interleaved rows). false: use them as they lie in the file.
+  bool repack = true;
+  /// Where Q, K and V (or gate and up) are copied that way and agree in type, copy them into one
+  /// matrix. Results are the same; a step needs fewer multiplications.
+  bool merge = true;
   int threads = 0;  ///< for re-encoding; 0: all cores
 };
 

@@ -16,21 +16,36 @@ struct CacheShape {
   std::int32_t page_size = 16;  ///< tokens a page: 8, 16, 32 or 64
   KvType type = KvType::kF16;
   std::int64_t num_pages = 0;  ///< physical pages in the pool, shared by all layers
+  SummaryType summary_type = SummaryType::kPlain;
 
   /// Elements of one page of one head of one layer, K or V alone.
   std::int64_t page_elements() const { return std::int64_t{head_dim} * page_size; }
-  /// Bytes of one page of one head of one layer, K or V alone.
+  /// Scales of one token, or of one summary, where the type has any.
+  std::int32_t scale_blocks() const { return (head_dim + kScaleBlock - 1) / kScaleBlock; }
+  /// Bytes of one page of one head of one layer, K or V alone, scales included.
   std::int64_t page_bytes() const {
-    return page_elements() * static_cast<std::int64_t>(size_of(type));
+    const std::int64_t scales = type == KvType::kQ8_0 ? scale_blocks() * page_size : 0;
+    return page_elements() * static_cast<std::int64_t>(size_of(type)) + scales * kScaleBytes;
   }
-  /// Bytes of one page summary of one head of one layer (minimum and maximum).
+  /// Element type of plain summaries.
+  KvType plain_summary() const { return type == KvType::kQ8_0 ? KvType::kF16 : type; }
+  /// Bytes of one page summary of one head of one layer (minimum and maximum), scales included.
   std::int64_t summary_bytes() const {
-    return std::int64_t{2} * head_dim * static_cast<std::int64_t>(size_of(type));
+    const std::int64_t elements = std::int64_t{2} * head_dim;
+    if (summary_type == SummaryType::kQ8) return elements + scale_blocks() * kScaleBytes;
+    return elements * static_cast<std::int64_t>(size_of(plain_summary()));
   }
+
+  static constexpr std::int64_t kScaleBytes = 2;
 };
 
 /// One layer of the paged cache as kernels see it: plain pointers and sizes, owned by `KvCache`.
 /// A physical page index is the same in every layer.
+///
+/// Of a q8_0 cache, one page of one head holds K as int8 [head_dim / 2, page_size, 2] (pairs of
+/// channels side by side, for pairwise dot products), V as int8 [page_size, head_dim], each
+/// followed by its scales, f16 [scale_blocks, page_size]. A q8 summary is int8 [2, head_dim]
+/// followed by f16 [scale_blocks], one scale for minimum and maximum alike.
 struct PagedKv {
   std::byte* k = nullptr;          ///< [num_pages, num_kv_heads, head_dim, page_size]
   std::byte* v = nullptr;          ///< [num_pages, num_kv_heads, page_size, head_dim]

@@ -22,6 +22,14 @@ enum class GroupMode {
 std::string_view name_of(GroupMode mode);
 std::optional<GroupMode> parse_group_mode(std::string_view text);
 
+/// How many pages one head of one layer may read.
+struct PageBudget {
+  std::int64_t pages = 0;      ///< that a list selects, forced ones included
+  std::int64_t crossover = 0;  ///< a row that sees at most so many pages reads them all; ≥ pages
+
+  bool selects(std::int64_t num_pages) const { return num_pages > crossover; }
+};
+
 /// Which pages a decode step may read (SPEC S3.4, S4.1–S4.4, S4.8). Plain data.
 struct SelectionPolicy {
   bool dense = false;  ///< full attention everywhere
@@ -34,6 +42,12 @@ struct SelectionPolicy {
   GroupMode group_mode = GroupMode::kGroupMean;
   /// 1 scores by the upper bound of the logit (SPEC S3.1), smaller values temper it (SPEC S3.4).
   float beta = 0.5F;
+  /// A row that sees at most `crossover` times its budget reads everything: on such short contexts
+  /// scoring and selecting cost more time than they save. ≥ 1; 1 selects wherever it can.
+  float crossover = 1;
+  /// Where `quest bench sweep` found the crossover on an AVX-512 machine: 1.34 budgets at a budget
+  /// of 512 tokens, 1.15 at 2,048. What the program uses unless told otherwise.
+  static constexpr float kMeasuredCrossover = 1.35F;
   /// Optional budgets [num_layers, num_kv_heads] in tokens, instead of `budget` and `dense_layers`;
   /// kDenseBudget reads everything.
   std::vector<std::int64_t> budget_table;
@@ -44,13 +58,13 @@ struct SelectionPolicy {
   /// two layers dense.
   static SelectionPolicy paper(std::int64_t budget);
 
-  /// Pages that one head of this layer may read; a value ≥ any page count when dense.
-  std::int64_t page_budget(std::int32_t layer, std::int32_t kv_head, std::int32_t num_kv_heads,
-                           std::int32_t page_size) const;
+  /// Pages that one head of this layer may read; values ≥ any page count when dense.
+  PageBudget page_budget(std::int32_t layer, std::int32_t kv_head, std::int32_t num_kv_heads,
+                         std::int32_t page_size) const;
 };
 
 /// Throws InvalidArgument naming the field: budget below one page, negative sinks or window, beta
-/// outside [0, 1], a budget table of the wrong size.
+/// outside [0, 1], crossover below 1, a budget table of the wrong size.
 void validate(const SelectionPolicy& policy, std::int32_t num_layers, std::int32_t num_kv_heads,
               std::int32_t page_size);
 

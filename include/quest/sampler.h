@@ -1,6 +1,7 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -21,7 +22,7 @@ struct SamplingOptions {
   std::uint32_t seed = 0;
 };
 
-/// libllama's sampler chain.
+/// libllama's sampler chain; plain greedy choice, the first of the largest logits, without it.
 class Sampler {
  public:
   /// Throws InvalidArgument for options outside their ranges.
@@ -33,7 +34,8 @@ class Sampler {
   Token sample(std::span<const float> logits);
 
  private:
-  llama_sampler* chain_ = nullptr;
+  llama_sampler* chain_ = nullptr;  ///< null for plain greedy choice
+  std::size_t vocabulary_ = 0;
   std::vector<llama_token_data> candidates_;
 };
 

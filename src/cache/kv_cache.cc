@@ -46,6 +46,9 @@ void check_shape(const CacheShape& shape) {
   require_one_of(shape.head_dim, {64, 80, 96, 128, 256}, "head_dim");
   require_one_of(shape.page_size, {8, 16, 32, 64}, "page_size");
   if (name_of(shape.type) == "?") throw InvalidArgument("cache shape: unknown type");
+  if (name_of(shape.summary_type) == "?") {
+    throw InvalidArgument("cache shape: unknown summary_type");
+  }
 }
 
 /// Bytes of one layer's keys (as many as its values) and of its summaries.

@@ -4,6 +4,7 @@
 #include <ggml-cpu.h>
 #include <ggml.h>
 
+#include <cassert>
 #include <cstring>
 
 namespace quest {
@@ -21,6 +22,9 @@ void encode(KvType type, const float* in, std::byte* out, std::int64_t count) {
     case KvType::kBF16:
       ggml_fp32_to_bf16_row(in, reinterpret_cast<ggml_bf16_t*>(out), count);
       break;
+    case KvType::kQ8_0:
+      assert(false && "quantised rows carry scales: see cache/quantise.h");
+      break;
   }
 }
 
@@ -34,6 +38,9 @@ void decode(KvType type, const std::byte* in, float* out, std::int64_t count) {
       break;
     case KvType::kBF16:
       ggml_bf16_to_fp32_row(reinterpret_cast<const ggml_bf16_t*>(in), out, count);
+      break;
+    case KvType::kQ8_0:
+      assert(false && "quantised pages carry scales: see cache/page_codec.h");
       break;
   }
 }

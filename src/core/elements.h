@@ -8,6 +8,8 @@
 
 namespace quest {
 
+// Plain element types only: a q8_0 row is more than its elements.
+
 /// Rounds `count` floats to `type` (nearest even) into `out`.
 void encode(KvType type, const float* in, std::byte* out, std::int64_t count);
 /// Widens `count` elements of `type` to float.

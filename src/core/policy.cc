@@ -85,14 +85,20 @@ SelectionPolicy SelectionPolicy::paper(std::int64_t budget) {
   return policy;
 }
 
-std::int64_t SelectionPolicy::page_budget(std::int32_t layer, std::int32_t kv_head,
-                                          std::int32_t num_kv_heads, std::int32_t page_size) const {
-  constexpr std::int64_t kEverything = std::numeric_limits<std::int64_t>::max();
+PageBudget SelectionPolicy::page_budget(std::int32_t layer, std::int32_t kv_head,
+                                        std::int32_t num_kv_heads, std::int32_t page_size) const {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr PageBudget kEverything{kMost, kMost};
   if (dense) return kEverything;
-  if (budget_table.empty()) return layer < dense_layers ? kEverything : budget / page_size;
-  const std::int64_t index = std::int64_t{layer} * num_kv_heads + kv_head;
-  const std::int64_t tokens = budget_table[static_cast<std::size_t>(index)];
-  return tokens == kDenseBudget ? kEverything : tokens / page_size;
+  std::int64_t tokens = layer < dense_layers ? kDenseBudget : budget;
+  if (!budget_table.empty()) {
+    const std::int64_t index = std::int64_t{layer} * num_kv_heads + kv_head;
+    tokens = budget_table[static_cast<std::size_t>(index)];
+  }
+  if (tokens == kDenseBudget) return kEverything;
+  const std::int64_t pages = tokens / page_size;
+  const double most = static_cast<double>(pages) * crossover;
+  return {pages, most < 0x1p62 ? static_cast<std::int64_t>(most) : kMost};
 }
 
 void validate(const SelectionPolicy& policy, std::int32_t num_layers, std::int32_t num_kv_heads,
@@ -109,6 +115,11 @@ void validate(const SelectionPolicy& policy, std::int32_t num_layers, std::int32
   if (!(policy.beta >= 0 && policy.beta <= 1)) {
     std::ostringstream text;
     text << "beta " << policy.beta << " is outside [0, 1]; give 1 for the bound or less to temper";
+    throw InvalidArgument(text.str());
+  }
+  if (!(policy.crossover >= 1)) {
+    std::ostringstream text;
+    text << "crossover " << policy.crossover << " is below 1; give 1 to select wherever possible";
     throw InvalidArgument(text.str());
   }
 }

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "engine/graph_cache.h"
+#include "model/operation_timer.h"
 #include "model/weights.h"
 #include "quest/error.h"
 #include "quest/team.h"
@@ -54,6 +55,7 @@ CacheShape cache_shape(const EngineOptions& options, const ModelInfo& info) {
   shape.head_dim = info.head_dim;
   shape.page_size = options.page_size;
   shape.type = options.kv_type;
+  shape.summary_type = options.summary_type;
   shape.num_pages =
       options.page_size > 0 ? (options.context + options.page_size - 1) / options.page_size : 0;
   return shape;
@@ -72,12 +74,14 @@ struct Engine::State {
         }) {
     if (!backend) throw Error("ggml's CPU backend could not start");
     ggml_backend_cpu_set_n_threads(backend.get(), options.threads);
+    start_threads();
     // ggml may run with fewer threads than asked for, where the system limits them.
     for (int size = 1; size <= options.threads; ++size) {
       teams.push_back(std::make_unique<Team>(size));
     }
   }
 
+  void start_threads();
   void check(std::span<const StepRequest> requests) const;
   void reserve(std::span<const StepRequest> requests);
   void describe(std::span<const StepRequest> requests);
@@ -88,9 +92,13 @@ struct Engine::State {
   KvCache cache;
   std::unique_ptr<AttentionBackend> attention;
   ggml_backend_ptr backend;
+  std::unique_ptr<ggml_threadpool, decltype(&ggml_threadpool_free)> pool{nullptr,
+                                                                         ggml_threadpool_free};
   std::vector<std::unique_ptr<Team>> teams;
   GraphCache graphs;
   EngineCounters counters;
+  StepProfile profile;
+  std::unique_ptr<OperationTimer> timer;  // while profiling
 
   // The current step; capacity is kept between steps.
   Batch batch;
@@ -98,6 +106,17 @@ struct Engine::State {
   std::vector<std::int32_t> positions;
   std::vector<std::int32_t> output_rows;
 };
+
+// A ggml without OpenMP starts threads for every graph unless the backend has a pool. Its threads
+// then poll for the next graph as long as sampling may take between two steps, some milliseconds,
+// before they sleep.
+void Engine::State::start_threads() {
+  ggml_threadpool_params params = ggml_threadpool_params_default(options.threads);
+  params.poll = 1;
+  pool.reset(ggml_threadpool_new(&params));
+  if (pool == nullptr) throw Error("ggml's threads could not start");
+  ggml_backend_cpu_set_threadpool(backend.get(), pool.get());
+}
 
 void Engine::State::check(std::span<const StepRequest> requests) const {
   std::size_t rows = 0;
@@ -170,10 +189,17 @@ const float* Engine::State::compute() {
   ForwardGraph& graph = graphs.get(static_cast<std::int64_t>(tokens.size()),
                                    static_cast<std::int64_t>(output_rows.size()));
   attention->begin_step(batch, model->info().num_q_heads, options.threads);
+  if (timer) timer->start(graph.graph());
   const float* logits =
       graph.run(backend.get(), tokens.data(), positions.data(), output_rows.data());
   attention->end_step();
-  counters.step_seconds += seconds_since(start);
+  const double seconds = seconds_since(start);
+  if (timer) {
+    timer->add_to(profile);
+    profile.step_seconds += seconds;
+    profile.steps += 1;
+  }
+  counters.step_seconds += seconds;
   counters.steps += 1;
   counters.rows += static_cast<std::int64_t>(tokens.size());
   return logits;
@@ -218,7 +244,23 @@ const EngineCounters& Engine::counters() const {
 
 void Engine::reset_counters() {
   state_->counters = {};
+  const double empty = state_->profile.empty_operation_seconds;
+  state_->profile = {};
+  state_->profile.empty_operation_seconds = empty;
   state_->attention->reset_counters();
 }
+
+void Engine::set_profiling(bool on) {
+  State& state = *state_;
+  if (on == (state.timer != nullptr)) return;
+  state.timer.reset();
+  if (!on) return;
+  if (state.profile.empty_operation_seconds == 0) {
+    state.profile.empty_operation_seconds = empty_operation_seconds(state.backend.get());
+  }
+  state.timer = std::make_unique<OperationTimer>(state.backend.get());
+}
+
+const StepProfile& Engine::profile() const { return state_->profile; }
 
 }  // namespace quest

@@ -25,6 +25,21 @@ ggml_tensor* normalise(ggml_context* context, ggml_tensor* x, ggml_tensor* weigh
   return ggml_mul(context, ggml_rms_norm(context, x, epsilon), weight);
 }
 
+// A group's products, [width, rows]: one for all parts where they are merged, else one a part.
+std::vector<ggml_tensor*> project(ggml_context* context, const ProjectionGroup& group,
+                                  ggml_tensor* input) {
+  const std::int64_t rows = input->ne[1];
+  const auto product = [&](const Matrix& matrix, ggml_tensor* bias) {
+    return add_bias(context, ggml_mul_mat(context, matrix.for_rows(rows), input), bias);
+  };
+  if (group.is_merged()) return {product(group.merged, group.biases.front())};
+  std::vector<ggml_tensor*> products;
+  for (std::size_t i = 0; i < group.separate.size(); ++i) {
+    products.push_back(product(group.separate[i], group.biases[i]));
+  }
+  return products;
+}
+
 }  // namespace
 
 void ForwardGraph::run_attention(ggml_tensor* out, int thread, int threads, void* seam_pointer) {
@@ -60,43 +75,60 @@ ggml_tensor* ForwardGraph::rotate(const ModelWeights& weights, ggml_tensor* head
                        rope.ext_factor, rope.attn_factor, rope.beta_fast, rope.beta_slow);
 }
 
+ggml_tensor* ForwardGraph::heads_of(ggml_tensor* x, std::int64_t head_dim, std::int64_t first,
+                                    std::int64_t count) {
+  const std::size_t head_bytes = static_cast<std::size_t>(head_dim) * sizeof(float);
+  return ggml_view_3d(context_.get(), x, head_dim, count, rows_, head_bytes, x->nb[1],
+                      static_cast<std::size_t>(first) * head_bytes);
+}
+
+std::array<ggml_tensor*, 3> ForwardGraph::project_heads(const ModelWeights& weights,
+                                                        const LayerWeights& layer,
+                                                        ggml_tensor* input) {
+  const Hyperparameters& h = weights.hyper;
+  const std::int64_t q_heads = h.num_q_heads;
+  const std::int64_t kv_heads = h.num_kv_heads;
+  const std::vector<ggml_tensor*> products = project(context_.get(), layer.qkv, input);
+  const bool merged = layer.qkv.is_merged();
+  ggml_tensor* v = merged ? heads_of(products[0], h.head_dim, q_heads + kv_heads, kv_heads)
+                          : heads_of(products[2], h.head_dim, 0, kv_heads);
+  if (merged && layer.q_norm == nullptr) {
+    // Q and K lie side by side: one rotation for both.
+    ggml_tensor* both = rotate(weights, heads_of(products[0], h.head_dim, 0, q_heads + kv_heads));
+    both = ggml_reshape_2d(context_.get(), both, h.head_dim * (q_heads + kv_heads), rows_);
+    return {heads_of(both, h.head_dim, 0, q_heads), heads_of(both, h.head_dim, q_heads, kv_heads),
+            v};
+  }
+  ggml_tensor* q = heads_of(products[0], h.head_dim, 0, q_heads);
+  ggml_tensor* k = merged ? heads_of(products[0], h.head_dim, q_heads, kv_heads)
+                          : heads_of(products[1], h.head_dim, 0, kv_heads);
+  if (layer.q_norm != nullptr) {
+    q = normalise(context_.get(), q, layer.q_norm, h.rms_epsilon);
+    k = normalise(context_.get(), k, layer.k_norm, h.rms_epsilon);
+  }
+  return {rotate(weights, q), rotate(weights, k), v};
+}
+
 ggml_tensor* ForwardGraph::build_attention(const ModelWeights& weights, std::int64_t index,
                                            ggml_tensor* input) {
-  ggml_context* context = context_.get();
   const Hyperparameters& h = weights.hyper;
-  const LayerWeights& layer = weights.layers[static_cast<std::size_t>(index)];
-  const auto project = [&](const Matrix& matrix, ggml_tensor* bias, std::int64_t heads) {
-    ggml_tensor* x = ggml_mul_mat(context, matrix.for_rows(rows_), input);
-    x = add_bias(context, x, bias);
-    return ggml_reshape_3d(context, x, h.head_dim, heads, rows_);
-  };
-  ggml_tensor* q = project(layer.q, layer.q_bias, h.num_q_heads);
-  ggml_tensor* k = project(layer.k, layer.k_bias, h.num_kv_heads);
-  ggml_tensor* v = project(layer.v, layer.v_bias, h.num_kv_heads);
-  if (layer.q_norm != nullptr) {
-    q = normalise(context, q, layer.q_norm, h.rms_epsilon);
-    k = normalise(context, k, layer.k_norm, h.rms_epsilon);
-  }
-  std::array<ggml_tensor*, 3> sources{rotate(weights, q), rotate(weights, k), v};
-  ggml_tensor* heads =
-      ggml_custom_4d(context, GGML_TYPE_F32, h.head_dim * h.num_q_heads, rows_, 1, 1,
-                     sources.data(), static_cast<int>(sources.size()), run_attention,
-                     GGML_N_TASKS_MAX, &seams_[static_cast<std::size_t>(index)]);
-  return heads;
+  const auto layer = static_cast<std::size_t>(index);
+  std::array<ggml_tensor*, 3> sources = project_heads(weights, weights.layers[layer], input);
+  return ggml_custom_4d(context_.get(), GGML_TYPE_F32, h.head_dim * h.num_q_heads, rows_, 1, 1,
+                        sources.data(), static_cast<int>(sources.size()), run_attention,
+                        GGML_N_TASKS_MAX, &seams_[layer]);
 }
 
 ggml_tensor* ForwardGraph::build_feed_forward(const ModelWeights& weights, std::int64_t index,
                                               ggml_tensor* input) {
   ggml_context* context = context_.get();
   const LayerWeights& layer = weights.layers[static_cast<std::size_t>(index)];
-  const std::int64_t rows = input->ne[1];
   ggml_tensor* x = normalise(context, input, layer.ffn_norm, weights.hyper.rms_epsilon);
-  ggml_tensor* gate =
-      add_bias(context, ggml_mul_mat(context, layer.gate.for_rows(rows), x), layer.gate_bias);
-  ggml_tensor* up =
-      add_bias(context, ggml_mul_mat(context, layer.up.for_rows(rows), x), layer.up_bias);
-  ggml_tensor* hidden = ggml_swiglu_split(context, gate, up);
-  return add_bias(context, ggml_mul_mat(context, layer.down.for_rows(rows), hidden),
+  const std::vector<ggml_tensor*> products = project(context, layer.gate_up, x);
+  ggml_tensor* hidden = layer.gate_up.is_merged()
+                            ? ggml_swiglu(context, products[0])
+                            : ggml_swiglu_split(context, products[0], products[1]);
+  return add_bias(context, ggml_mul_mat(context, layer.down.for_rows(input->ne[1]), hidden),
                   layer.down_bias);
 }
 

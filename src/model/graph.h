@@ -3,6 +3,7 @@
 
 #include <ggml-cpp.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 
 namespace quest {
 
+struct LayerWeights;
 struct ModelWeights;
 
 /// The seam between the model's graph and attention: called by every thread of ggml's team at each
@@ -33,6 +35,8 @@ class ForwardGraph {
   const float* run(ggml_backend_t backend, const std::int32_t* tokens,
                    const std::int32_t* positions, const std::int32_t* output_rows);
 
+  ggml_cgraph* graph() const { return graph_; }
+
  private:
   struct LayerSeam {
     const AttentionCall* attention;
@@ -42,6 +46,12 @@ class ForwardGraph {
   };
   static void run_attention(ggml_tensor* out, int thread, int threads, void* seam);
 
+  /// Q, K, V of a layer as attention takes them: [head_dim, heads, rows], Q and K rotated.
+  std::array<ggml_tensor*, 3> project_heads(const ModelWeights& weights, const LayerWeights& layer,
+                                            ggml_tensor* input);
+  /// `count` heads from `first` on of each row of x [width, rows].
+  ggml_tensor* heads_of(ggml_tensor* x, std::int64_t head_dim, std::int64_t first,
+                        std::int64_t count);
   ggml_tensor* build_attention(const ModelWeights& weights, std::int64_t layer, ggml_tensor* input);
   ggml_tensor* build_feed_forward(const ModelWeights& weights, std::int64_t layer,
                                   ggml_tensor* input);

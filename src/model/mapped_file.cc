@@ -42,6 +42,8 @@ MappedFile::MappedFile(const std::string& path) {
   data_ = static_cast<std::byte*>(mapping);
 }
 
+void MappedFile::forget_pages() const { ::madvise(data_, size_, MADV_DONTNEED); }
+
 MappedFile::~MappedFile() { ::munmap(data_, size_); }
 
 }  // namespace quest

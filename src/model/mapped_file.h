@@ -17,6 +17,8 @@ class MappedFile {
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
+  /// Gives the pages back to the system; they return from the file when they are read again.
+  void forget_pages() const;
 
  private:
   std::byte* data_ = nullptr;

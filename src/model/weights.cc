@@ -9,12 +9,19 @@
 #include <set>
 #include <thread>
 
+#include "model/weight_copies.h"
 #include "model/weight_placement.h"
 #include "quest/error.h"
 
 namespace quest {
 
 namespace {
+
+/// A matrix in the file, by its name without ".weight", and the rows that it should have.
+struct Part {
+  std::string name;
+  std::int64_t rows;
+};
 
 // Takes tensors out of the file one by one, checks their shapes, and at the end that none is left
 // over: a tensor that the graph does not use would mean a model that it does not understand.
@@ -25,9 +32,9 @@ class Loader {
       options_.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     }
     ggml_init_params params{};
-    // Every tensor may exist as stored and re-encoded or repacked, and tied output once more.
+    // Every tensor may exist as stored and in two more forms, and tied output once more.
     params.mem_size =
-        ggml_tensor_overhead() * static_cast<std::size_t>(2 * model.file.num_tensors() + 4);
+        ggml_tensor_overhead() * static_cast<std::size_t>(3 * model.file.num_tensors() + 8);
     params.no_alloc = true;
     model.tensors.reset(ggml_init(params));
     const MappedFile& mapping = model.file.mapping();
@@ -44,6 +51,7 @@ class Loader {
       throw UnsupportedModel(model_.file.path() + ": tensor " + name + " has type " +
                              ggml_type_name(tensor->type) + " where f32 is expected");
     }
+    keep(tensor);
     return tensor;
   }
   ggml_tensor* optional_vector(const std::string& name, std::int64_t size) {
@@ -52,23 +60,33 @@ class Loader {
 
   // A table whose rows are looked up.
   ggml_tensor* table(const std::string& name, std::int64_t width, std::int64_t rows) {
-    return mapped(name, width, rows);
+    ggml_tensor* tensor = mapped(name, width, rows);
+    keep(tensor);
+    return tensor;
   }
 
   // A matrix that is multiplied with. `reencode` only pays where many rows meet it.
   Matrix matrix(const std::string& name, std::int64_t width, std::int64_t rows, bool may_reencode) {
-    ggml_tensor* stored = mapped(name, width, rows);
-    note_type(stored->type, info_stored_);
-    Matrix result;
-    result.one_row = placed(stored);
-    result.many_rows = result.one_row;
-    const ggml_type fast = prefill_type(stored->type);
-    if (options_.reencode && may_reencode && fast != stored->type &&
-        result.one_row->buffer == model_.buffers[0].get()) {
-      result.many_rows = reencoded(stored, fast);
+    return placed(stored(name, width, rows), may_reencode);
+  }
+
+  // Matrices that multiply the same input, and their optional biases.
+  ProjectionGroup projections(const std::vector<Part>& parts, std::int64_t width) {
+    ProjectionGroup group;
+    std::vector<ggml_tensor*> matrices;
+    for (const Part& part : parts) {
+      matrices.push_back(stored(part.name + ".weight", width, part.rows));
+      group.biases.push_back(optional_vector(part.name + ".bias", part.rows));
     }
-    note_type(result.many_rows->type, info_compute_);
-    return result;
+    if (options_.merge && can_merge(matrices, group.biases)) {
+      group.merged.one_row = merged(matrices);
+      group.merged.many_rows = group.merged.one_row;
+      note_type(group.merged.many_rows->type, info_compute_);
+      if (group.biases.front() != nullptr) group.biases = {joined_vector(group.biases)};
+    } else {
+      for (ggml_tensor* tensor : matrices) group.separate.push_back(placed(tensor, true));
+    }
+    return group;
   }
 
   void finish() {
@@ -79,9 +97,12 @@ class Loader {
                                model_.hyper.architecture_name + " model that this engine runs");
       }
     }
+    const std::int64_t copied = copies_.place(model_.buffers);
+    // What was copied is not read again; the rest comes back from the page cache when it is.
+    if (copied > 0) model_.file.mapping().forget_pages();
     model_.info.weight_types = join(info_stored_);
     model_.info.compute_types = join(info_compute_);
-    model_.info.weight_bytes = bytes_;
+    model_.info.weight_bytes = bytes_ + copied;
     model_.info.parameters = parameters_;
   }
 
@@ -95,9 +116,9 @@ class Loader {
     return text;
   }
 
-  ggml_tensor* describe(const ggml_tensor* source, ggml_type type) {
-    return ggml_set_name(
-        ggml_new_tensor_2d(model_.tensors.get(), type, source->ne[0], source->ne[1]), source->name);
+  ggml_tensor* describe(const ggml_tensor* source, ggml_type type, std::int64_t rows) {
+    return ggml_set_name(ggml_new_tensor_2d(model_.tensors.get(), type, source->ne[0], rows),
+                         source->name);
   }
 
   // The tensor as it lies in the file.
@@ -113,52 +134,104 @@ class Loader {
                       "] where [" + std::to_string(width) + ", " + std::to_string(rows) +
                       "] is expected");
     }
-    ggml_tensor* tensor = describe(source, source->type);
+    ggml_tensor* tensor = describe(source, source->type, rows);
     ggml_backend_tensor_alloc(model_.buffers[0].get(), tensor, model_.file.tensor_data(name));
-    if (used_.insert(name).second) {
-      bytes_ += static_cast<std::int64_t>(ggml_nbytes(tensor));
-      parameters_ += ggml_nelements(tensor);
-    }
+    if (used_.insert(name).second) parameters_ += ggml_nelements(tensor);
     return tensor;
   }
 
-  ggml_tensor* allocate(ggml_tensor* tensor, ggml_backend_buffer_type_t type, const void* data) {
-    const std::size_t size = ggml_backend_buft_get_alloc_size(type, tensor);
-    ggml_backend_buffer_ptr buffer(ggml_backend_buft_alloc_buffer(type, size));
-    if (!buffer) {
-      throw Error("out of memory for tensor " + std::string(tensor->name) + ": " +
-                  std::to_string(size) + " bytes");
-    }
-    ggml_backend_buffer_set_usage(buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    ggml_backend_tensor_alloc(buffer.get(), tensor, ggml_backend_buffer_get_base(buffer.get()));
-    ggml_backend_tensor_set(tensor, data, 0, ggml_nbytes(tensor));
-    model_.buffers.push_back(std::move(buffer));
+  // The tensor is used as it lies in the file.
+  void keep(const ggml_tensor* tensor) {
+    if (kept_.insert(tensor->name).second) bytes_ += static_cast<std::int64_t>(ggml_nbytes(tensor));
+  }
+
+  ggml_backend_buffer_type_t special_type(const ggml_tensor* matrix) const {
+    return options_.repack ? matrix_buffer_type(matrix) : nullptr;
+  }
+
+  ggml_tensor* stored(const std::string& name, std::int64_t width, std::int64_t rows) {
+    ggml_tensor* tensor = mapped(name, width, rows);
+    note_type(tensor->type, info_stored_);
     return tensor;
   }
 
-  // The matrix in ggml's repacked layout where there is one for its type, else as mapped.
-  ggml_tensor* placed(ggml_tensor* stored) {
-    ggml_backend_buffer_type_t type = matrix_buffer_type(stored);
-    if (type == nullptr) return stored;
-    return allocate(describe(stored, stored->type), type, stored->data);
+  // The matrix in ggml's repacked layout where there is one for its type, else as mapped and, for
+  // many rows, perhaps re-encoded.
+  Matrix placed(ggml_tensor* matrix, bool may_reencode) {
+    Matrix result;
+    const ggml_type fast = prefill_type(matrix->type);
+    if (ggml_backend_buffer_type_t type = special_type(matrix)) {
+      ggml_tensor* copy = describe(matrix, matrix->type, matrix->ne[1]);
+      result.one_row = copies_.add(copy, type, [matrix] { return joined({matrix}); });
+      result.many_rows = result.one_row;
+    } else {
+      keep(matrix);
+      result.one_row = matrix;
+      const bool reencode = options_.reencode && may_reencode && fast != matrix->type;
+      result.many_rows = reencode ? reencoded(matrix, fast) : matrix;
+    }
+    note_type(result.many_rows->type, info_compute_);
+    return result;
   }
 
-  ggml_tensor* reencoded(const ggml_tensor* stored, ggml_type type) {
-    const auto data =
-        reencode(stored, static_cast<const std::byte*>(stored->data), type, options_.threads);
-    ggml_tensor* tensor = describe(stored, type);
-    ggml_backend_buffer_type_t buffer_type = matrix_buffer_type(tensor);
+  // Only matrices that are copied anyway: a copy of its own for the sake of fewer multiplications
+  // would cost memory that mapped weights share with the page cache. Biases: all or none.
+  bool can_merge(const std::vector<ggml_tensor*>& matrices,
+                 const std::vector<ggml_tensor*>& biases) const {
+    const ggml_type type = matrices.front()->type;
+    const bool biased = biases.front() != nullptr;
+    ggml_backend_buffer_type_t layout = special_type(matrices.front());
+    const auto alike = [&](const ggml_tensor* matrix) {
+      return matrix->type == type && special_type(matrix) == layout;
+    };
+    return layout != nullptr && std::all_of(matrices.begin(), matrices.end(), alike) &&
+           std::all_of(biases.begin(), biases.end(),
+                       [&](const ggml_tensor* bias) { return (bias != nullptr) == biased; });
+  }
+
+  // One matrix with the rows of all, in the layout that suits each of them.
+  ggml_tensor* merged(const std::vector<ggml_tensor*>& matrices) {
+    std::int64_t rows = 0;
+    for (const ggml_tensor* matrix : matrices) rows += matrix->ne[1];
+    const ggml_tensor* first = matrices.front();
+    return copies_.add(describe(first, first->type, rows), special_type(first),
+                       [matrices] { return joined(matrices); });
+  }
+
+  ggml_tensor* joined_vector(const std::vector<ggml_tensor*>& parts) {
+    std::int64_t size = 0;
+    for (const ggml_tensor* part : parts) size += part->ne[0];
+    ggml_tensor* tensor = ggml_new_tensor_1d(model_.tensors.get(), GGML_TYPE_F32, size);
+    return copies_.add(ggml_set_name(tensor, parts.front()->name), ggml_backend_cpu_buffer_type(),
+                       [parts] { return joined(parts); });
+  }
+
+  static std::vector<std::byte> joined(const std::vector<ggml_tensor*>& parts) {
+    std::vector<std::byte> bytes;
+    for (const ggml_tensor* part : parts) {
+      const auto* begin = static_cast<const std::byte*>(part->data);
+      bytes.insert(bytes.end(), begin, begin + ggml_nbytes(part));
+    }
+    return bytes;
+  }
+
+  ggml_tensor* reencoded(const ggml_tensor* source, ggml_type type) {
+    ggml_tensor* tensor = describe(source, type, source->ne[1]);
+    ggml_backend_buffer_type_t buffer_type = special_type(tensor);
     if (buffer_type == nullptr) buffer_type = ggml_backend_cpu_buffer_type();
-    bytes_ += static_cast<std::int64_t>(data.size());
-    return allocate(tensor, buffer_type, data.data());
+    return copies_.add(tensor, buffer_type, [source, type, threads = options_.threads] {
+      return reencode(source, static_cast<const std::byte*>(source->data), type, threads);
+    });
   }
 
   ModelWeights& model_;
   ModelOptions options_;
+  WeightCopies copies_;
   std::set<std::string> used_;
+  std::set<std::string> kept_;
   std::map<std::string, int> info_stored_;
   std::map<std::string, int> info_compute_;
-  std::int64_t bytes_ = 0;
+  std::int64_t bytes_ = 0;  // used as they lie in the file
   std::int64_t parameters_ = 0;
 };
 
@@ -168,24 +241,20 @@ LayerWeights load_layer(Loader& load, const Hyperparameters& h, std::int64_t ind
   const std::int64_t kv_width = h.num_kv_heads * h.head_dim;
   LayerWeights layer;
   layer.attn_norm = load.vector(prefix + "attn_norm.weight", h.embedding_dim);
-  layer.q = load.matrix(prefix + "attn_q.weight", h.embedding_dim, q_width, true);
-  layer.k = load.matrix(prefix + "attn_k.weight", h.embedding_dim, kv_width, true);
-  layer.v = load.matrix(prefix + "attn_v.weight", h.embedding_dim, kv_width, true);
+  layer.qkv = load.projections(
+      {{prefix + "attn_q", q_width}, {prefix + "attn_k", kv_width}, {prefix + "attn_v", kv_width}},
+      h.embedding_dim);
   layer.out = load.matrix(prefix + "attn_output.weight", q_width, h.embedding_dim, true);
-  layer.q_bias = load.optional_vector(prefix + "attn_q.bias", q_width);
-  layer.k_bias = load.optional_vector(prefix + "attn_k.bias", kv_width);
-  layer.v_bias = load.optional_vector(prefix + "attn_v.bias", kv_width);
   layer.out_bias = load.optional_vector(prefix + "attn_output.bias", h.embedding_dim);
   if (h.architecture == Architecture::kQwen3) {
     layer.q_norm = load.vector(prefix + "attn_q_norm.weight", h.head_dim);
     layer.k_norm = load.vector(prefix + "attn_k_norm.weight", h.head_dim);
   }
   layer.ffn_norm = load.vector(prefix + "ffn_norm.weight", h.embedding_dim);
-  layer.gate = load.matrix(prefix + "ffn_gate.weight", h.embedding_dim, h.feed_forward_dim, true);
-  layer.up = load.matrix(prefix + "ffn_up.weight", h.embedding_dim, h.feed_forward_dim, true);
+  layer.gate_up = load.projections(
+      {{prefix + "ffn_gate", h.feed_forward_dim}, {prefix + "ffn_up", h.feed_forward_dim}},
+      h.embedding_dim);
   layer.down = load.matrix(prefix + "ffn_down.weight", h.feed_forward_dim, h.embedding_dim, true);
-  layer.gate_bias = load.optional_vector(prefix + "ffn_gate.bias", h.feed_forward_dim);
-  layer.up_bias = load.optional_vector(prefix + "ffn_up.bias", h.feed_forward_dim);
   layer.down_bias = load.optional_vector(prefix + "ffn_down.bias", h.embedding_dim);
   return layer;
 }

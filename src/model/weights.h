@@ -20,20 +20,26 @@ struct Matrix {
   ggml_tensor* for_rows(std::int64_t rows) const { return rows == 1 ? one_row : many_rows; }
 };
 
+/// Matrices that multiply the same input. Where they agree in type and are copied into a repacked
+/// layout anyway, one matrix holds the rows of all, in order, and one multiplication does for all.
+struct ProjectionGroup {
+  Matrix merged;                     ///< empty if the parts are separate
+  std::vector<Matrix> separate;      ///< empty if they are merged
+  std::vector<ggml_tensor*> biases;  ///< one a part, or one for all (merged); null where none
+  bool is_merged() const { return merged.one_row != nullptr; }
+};
+
 /// Null where the architecture or the file has no such tensor.
 struct LayerWeights {
   ggml_tensor* attn_norm = nullptr;
-  Matrix q, k, v, out;
-  ggml_tensor* q_bias = nullptr;
-  ggml_tensor* k_bias = nullptr;
-  ggml_tensor* v_bias = nullptr;
+  ProjectionGroup qkv;  ///< rows of Q, K, V
+  Matrix out;
   ggml_tensor* out_bias = nullptr;
   ggml_tensor* q_norm = nullptr;
   ggml_tensor* k_norm = nullptr;
   ggml_tensor* ffn_norm = nullptr;
-  Matrix gate, up, down;
-  ggml_tensor* gate_bias = nullptr;
-  ggml_tensor* up_bias = nullptr;
+  ProjectionGroup gate_up;  ///< rows of gate, up
+  Matrix down;
   ggml_tensor* down_bias = nullptr;
 };
 

@@ -221,17 +221,21 @@ TEST(CpuBackend, PoisonedPool_NeverReachesTheOutput) {
     }
     requests.push_back({page_size, 2 * page_size + 3, false});
     requests.push_back({page_size + 1, page_size, true});
-    const CacheShape shape = shape_for(requests, 1, KvType::kF16, page_size);
-    Side clean(shape, 3, sparse_policy(2 * page_size), make_cpu_backend, 2);
-    add_all(clean, requests, 41);
-    clean.step(42);
-    for (const std::uint16_t pattern : kPatterns) {
-      Side poisoned(shape, 3, sparse_policy(2 * page_size), make_cpu_backend, 2);
-      poison(poisoned.cache, pattern);
-      add_all(poisoned, requests, 41);
-      poisoned.step(42);
-      EXPECT_EQ(poisoned.selections[0].pages, clean.selections[0].pages);
-      EXPECT_EQ(poisoned.outputs[0], clean.outputs[0]) << page_size << ' ' << pattern;
+    for (const KvType type : {KvType::kF16, KvType::kQ8_0}) {
+      CacheShape shape = shape_for(requests, 1, type, page_size);
+      if (type == KvType::kQ8_0) shape.summary_type = SummaryType::kQ8;
+      Side clean(shape, 3, sparse_policy(2 * page_size), make_cpu_backend, 2);
+      add_all(clean, requests, 41);
+      clean.step(42);
+      for (const std::uint16_t pattern : kPatterns) {
+        Side poisoned(shape, 3, sparse_policy(2 * page_size), make_cpu_backend, 2);
+        poison(poisoned.cache, pattern);
+        add_all(poisoned, requests, 41);
+        poisoned.step(42);
+        EXPECT_EQ(poisoned.selections[0].pages, clean.selections[0].pages);
+        EXPECT_EQ(poisoned.outputs[0], clean.outputs[0])
+            << name_of(type) << ' ' << page_size << ' ' << pattern;
+      }
     }
   }
 }

@@ -25,9 +25,10 @@ struct GridCase {
   std::string describe() const {
     std::ostringstream text;
     text << "page_size " << shape.page_size << " head_dim " << shape.head_dim << " kv_heads "
-         << shape.num_kv_heads << " group " << group << " type " << name_of(shape.type) << " mode "
-         << name_of(policy.group_mode) << " dense " << policy.dense << " budget " << policy.budget
-         << " threads " << threads << " seed " << seed << " requests";
+         << shape.num_kv_heads << " group " << group << " type " << name_of(shape.type)
+         << " summary " << name_of(shape.summary_type) << " mode " << name_of(policy.group_mode)
+         << " dense " << policy.dense << " budget " << policy.budget << " threads " << threads
+         << " seed " << seed << " requests";
     for (const Request& r : requests) {
       text << ' ' << r.history << '+' << r.rows << (r.sparse ? "s" : "d");
     }
@@ -106,7 +107,9 @@ constexpr std::int32_t kPageSizes[] = {8, 16, 32, 64};
 constexpr std::int32_t kHeadDims[] = {64, 80, 96, 128, 256};
 constexpr std::int32_t kGroups[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
 constexpr int kThreads[] = {1, 2, 3, 8};
-constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16};
+constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
+constexpr KvType kPlainTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16};
+constexpr SummaryType kSummaries[] = {SummaryType::kPlain, SummaryType::kQ8};
 constexpr GroupMode kModes[] = {GroupMode::kPerHead, GroupMode::kGroupMax, GroupMode::kGroupMean,
                                 GroupMode::kGroupSoftmax, GroupMode::kQuota};
 
@@ -122,20 +125,23 @@ TEST(Grid, Decode_MatchesReferenceForEveryShapeAndTail) {
   for (const std::int32_t page_size : kPageSizes) {
     for (const std::int32_t head_dim : kHeadDims) {
       for (const KvType type : kTypes) {
-        GridCase grid;
-        grid.group = pick(kGroups, random);
-        grid.policy = policy_of(pick(kModes, random), 3 * page_size);
-        grid.threads = pick(kThreads, random);
-        grid.seed = static_cast<std::uint32_t>(random());
-        const std::int64_t pages = 5 + static_cast<std::int64_t>(random() % 3);
-        for (const std::int64_t tail : {1, page_size - 1, page_size, page_size + 1}) {
-          grid.requests.push_back({pages * page_size + tail - 1, 1, random() % 4 != 0});
+        for (const SummaryType summary : kSummaries) {
+          GridCase grid;
+          grid.group = pick(kGroups, random);
+          grid.policy = policy_of(pick(kModes, random), 3 * page_size);
+          grid.threads = pick(kThreads, random);
+          grid.seed = static_cast<std::uint32_t>(random());
+          const std::int64_t pages = 5 + static_cast<std::int64_t>(random() % 3);
+          for (const std::int64_t tail : {1, page_size - 1, page_size, page_size + 1}) {
+            grid.requests.push_back({pages * page_size + tail - 1, 1, random() % 4 != 0});
+          }
+          grid.requests.push_back({0, 1, true});
+          grid.requests.push_back({pages, 0, true});
+          grid.shape = {
+              1, 2, head_dim, page_size, type, pages_needed(grid.requests, page_size), summary};
+          check(grid, tally);
+          if (HasFatalFailure()) return;
         }
-        grid.requests.push_back({0, 1, true});
-        grid.requests.push_back({pages, 0, true});
-        grid.shape = {1, 2, head_dim, page_size, type, pages_needed(grid.requests, page_size)};
-        check(grid, tally);
-        if (HasFatalFailure()) return;
       }
     }
   }
@@ -149,7 +155,7 @@ TEST(Grid, Selection_ListsAreEqualOnExactScores) {
   for (const GroupMode mode : kModes) {
     if (mode == GroupMode::kGroupSoftmax) continue;
     for (const std::int32_t group : {1, 2, 4, 8}) {
-      for (const KvType type : kTypes) {
+      for (const KvType type : kPlainTypes) {
         Tally tally;
         GridCase grid;
         grid.group = group;
@@ -227,7 +233,8 @@ TEST_P(PrefillGrid, MatchesReferenceInAnyChunks) {
                     head_dim,
                     page_size,
                     pick(kTypes, random),
-                    pages_needed(grid.requests, page_size, grid.steps)};
+                    pages_needed(grid.requests, page_size, grid.steps),
+                    pick(kSummaries, random)};
       check(grid, tally);
       if (HasFatalFailure()) return;
     }
@@ -236,14 +243,16 @@ TEST_P(PrefillGrid, MatchesReferenceInAnyChunks) {
 
 /// A chunk longer than one widened run of keys.
 TEST_P(PrefillGrid, LongerThanOneRun) {
-  for (const std::int32_t head_dim : {64, 256}) {
-    Tally tally;
-    GridCase grid;
-    grid.group = 2;
-    grid.threads = 2;
-    grid.requests = {{250, 330, false}};
-    grid.shape = {1, 1, head_dim, 16, KvType::kF16, pages_needed(grid.requests, 16)};
-    check(grid, tally);
+  for (const KvType type : {KvType::kF16, KvType::kQ8_0}) {
+    for (const std::int32_t head_dim : {64, 256}) {
+      Tally tally;
+      GridCase grid;
+      grid.group = 2;
+      grid.threads = 2;
+      grid.requests = {{250, 330, false}};
+      grid.shape = {1, 1, head_dim, 16, type, pages_needed(grid.requests, 16)};
+      check(grid, tally);
+    }
   }
 }
 
@@ -259,13 +268,46 @@ TEST(Grid, SparseRows_EachRowSelectsForItself) {
       grid.threads = threads;
       grid.seed = static_cast<std::uint32_t>(random());
       grid.requests = {{200, 9, true}, {90, 2, true}, {20, 21, true}, {0, 3, true}};
-      grid.shape = {2, 2, 64, 16, KvType::kF16, pages_needed(grid.requests, 16)};
+      grid.shape = {2,
+                    2,
+                    64,
+                    16,
+                    threads % 2 == 0 ? KvType::kQ8_0 : KvType::kF16,
+                    pages_needed(grid.requests, 16),
+                    threads < 3 ? SummaryType::kPlain : SummaryType::kQ8};
       grid.policy.dense_layers = 1;
       check(grid, tally);
       if (HasFatalFailure()) return;
     }
   }
   EXPECT_LE(tally.different * 200, tally.lists) << tally.different << " of " << tally.lists;
+}
+
+/// Rows on both sides of the crossover in one step: the counters say which read everything.
+TEST(Grid, Crossover_ShortRowsReadEverything) {
+  for (const GroupMode mode : kModes) {
+    Tally tally;
+    GridCase grid;
+    grid.group = 3;
+    grid.policy = policy_of(mode, 64);
+    grid.policy.crossover = 1.75F;  // 7 pages
+    grid.threads = 2;
+    grid.requests = {{111, 1, true}, {112, 1, true}, {100, 30, true}, {40, 1, true}};
+    grid.shape = {1, 2, 64, 16, KvType::kF16, pages_needed(grid.requests, 16)};
+    check(grid, tally);
+    if (HasFatalFailure()) return;
+
+    Side side(grid.shape, 3, grid.policy, make_cpu_backend, 2);
+    for (const Request& request : grid.requests) side.add(request, 5);
+    side.step(6);
+    // Of the 30 rows those at positions 112 … 129 see more than 7 pages; unions of per-head picks
+    // may hold every page of a short list.
+    const AttentionCounters& counters = side.backend->counters();
+    EXPECT_EQ(counters.sparse_lists + counters.dense_lists, 33 * 2);
+    if (mode != GroupMode::kPerHead) {
+      EXPECT_EQ(counters.sparse_lists, 2 * (1 + 18));
+    }
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <numeric>
 
+#include "attention/cpu/vnni.h"
 #include "attention/cpu_harness.h"
 #include "attention/every_target.h"
 #include "core/elements.h"
@@ -17,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, EveryTarget, testing::ValuesIn(runnable_target
 
 TEST_P(EveryTarget, Backend_MatchesReference) {
   std::uint32_t seed = 1;
-  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16}) {
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
     for (const std::int32_t page_size : {8, 16, 64}) {
       for (const std::int32_t head_dim : {64, 80}) {
         const std::int32_t group = 1 + static_cast<std::int32_t>(seed % 9);
@@ -27,7 +28,13 @@ TEST_P(EveryTarget, Backend_MatchesReference) {
         policy.budget = 3 * page_size;
         policy.dense_layers = 0;
         policy.window = 1;
-        const CacheShape shape{1, 1, head_dim, page_size, type, pages_needed(requests, page_size)};
+        const CacheShape shape{1,
+                               1,
+                               head_dim,
+                               page_size,
+                               type,
+                               pages_needed(requests, page_size),
+                               seed % 2 == 0 ? SummaryType::kQ8 : SummaryType::kPlain};
         Side cpu(shape, group, policy, make_cpu_backend, 2);
         Side reference(shape, group, policy, make_reference_backend);
         for (Side* side : {&cpu, &reference}) {
@@ -44,6 +51,29 @@ TEST_P(EveryTarget, Backend_MatchesReference) {
               << "page_size " << page_size << " head_dim " << head_dim << " group " << group;
         }
       }
+    }
+  }
+}
+
+/// The integer products of q8_0 keys are the same with and without VNNI, so the outputs are too.
+TEST(Kernels, Vnni_ChangesNoBit) {
+  const std::vector<Request> requests{{100, 1, true}, {300, 1, false}};
+  for (const std::int32_t page_size : {8, 16, 32}) {
+    for (const std::int32_t group : {1, 3, 8}) {
+      SelectionPolicy policy;
+      policy.budget = 2 * page_size;
+      policy.dense_layers = 0;
+      policy.window = 1;
+      const CacheShape shape{1, 1, 80, page_size, KvType::kQ8_0, pages_needed(requests, page_size)};
+      std::vector<float> outputs[2];
+      for (const bool allowed : {false, true}) {
+        cpu::allow_vnni(allowed);
+        Side side(shape, group, policy, make_cpu_backend, 1);
+        for (const Request& request : requests) side.add(request, 3);
+        side.step(4);
+        outputs[allowed ? 1 : 0] = side.outputs[0];
+      }
+      EXPECT_EQ(outputs[0], outputs[1]) << "page_size " << page_size << " group " << group;
     }
   }
 }
@@ -90,7 +120,7 @@ struct ScoreCase {
 
 TEST_P(EveryTarget, Score_IsTheDotProductAndNeverDependsOnTheSplit) {
   for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16}) {
-    const cpu::Kernels kernels = cpu::kernels_for(type);
+    const cpu::Kernels kernels = cpu::kernels_for({1, 1, 64, 16, type, 1});
     for (const std::int32_t head_dim : {64, 80, 256}) {
       for (const std::int32_t rows : {1, 2, 3, 4, 7}) {
         constexpr std::int32_t kPages = 29;
@@ -115,7 +145,7 @@ TEST_P(EveryTarget, Score_IsTheDotProductAndNeverDependsOnTheSplit) {
 }
 
 TEST_P(EveryTarget, Attend_NothingReadIsTheEmptyPartial) {
-  const cpu::Kernels kernels = cpu::kernels_for(KvType::kF16);
+  const cpu::Kernels kernels = cpu::kernels_for({1, 1, 64, 16, KvType::kF16, 1});
   std::vector<float> q(3 * 64, 1.0F);
   std::vector<float> o(3 * 64, 7.0F);
   std::vector<float> max(3, 7.0F);

@@ -115,7 +115,11 @@ class PrefillCase {
     args_.first_position = shape_.first_position;
     args_.scale = scale;
     args_.scratch = scratch.data() + kFence;
-    cpu::kernels_for(shape_.type).prefill(args_);
+    CacheShape shape;
+    shape.type = shape_.type;
+    shape.head_dim = shape_.head_dim;
+    shape.page_size = shape_.page_size;
+    cpu::kernels_for(shape).prefill(args_);
     const auto intact = [](const float* fence) {
       return std::all_of(fence, fence + kFence, [](float x) { return x == kFenceValue; });
     };

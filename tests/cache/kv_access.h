@@ -36,6 +36,8 @@ inline float rounded(KvType type, float value) {
       return ggml_fp16_to_fp32(ggml_fp32_to_fp16(value));
     case KvType::kBF16:
       return ggml_bf16_to_fp32(ggml_fp32_to_bf16(value));
+    case KvType::kQ8_0:
+      break;  // depends on the rest of the row
   }
   return value;
 }
@@ -43,24 +45,53 @@ inline float rounded(KvType type, float value) {
 /// Equal bit for bit: tells the zeros apart, takes a NaN for itself.
 inline bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof(float)) == 0; }
 
+/// Integer `index` of a quantised page or summary, times its scale.
+inline float quantised_at(const std::byte* data, std::int64_t index, std::int64_t elements,
+                          std::int64_t scale) {
+  return static_cast<float>(static_cast<std::int8_t>(data[index])) *
+         number_at(KvType::kF16, data + elements, scale);
+}
+
 inline float key_at(const PagedKv& kv, std::int32_t page, std::int32_t head, std::int64_t slot,
                     std::int64_t channel) {
-  return number_at(kv.shape.type, kv.k_page(page, head), channel * kv.shape.page_size + slot);
+  const std::byte* data = kv.k_page(page, head);
+  const std::int64_t size = kv.shape.page_size;
+  if (kv.shape.type == KvType::kQ8_0) {
+    return quantised_at(data, (channel / 2 * size + slot) * 2 + channel % 2,
+                        kv.shape.page_elements(), channel / kScaleBlock * size + slot);
+  }
+  return number_at(kv.shape.type, data, channel * size + slot);
 }
 
 inline float value_at(const PagedKv& kv, std::int32_t page, std::int32_t head, std::int64_t slot,
                       std::int64_t channel) {
-  return number_at(kv.shape.type, kv.v_page(page, head), slot * kv.shape.head_dim + channel);
+  const std::byte* data = kv.v_page(page, head);
+  const std::int64_t index = slot * kv.shape.head_dim + channel;
+  if (kv.shape.type == KvType::kQ8_0) {
+    return quantised_at(data, index, kv.shape.page_elements(),
+                        channel / kScaleBlock * kv.shape.page_size + slot);
+  }
+  return number_at(kv.shape.type, data, index);
+}
+
+/// Number `index` of a summary [2, head_dim].
+inline float bound_at(const PagedKv& kv, std::int32_t page, std::int32_t head, std::int64_t index) {
+  const std::byte* data = kv.summary(page, head);
+  const std::int64_t d = kv.shape.head_dim;
+  if (kv.shape.summary_type == SummaryType::kQ8) {
+    return quantised_at(data, index, 2 * d, index % d / kScaleBlock);
+  }
+  return number_at(kv.shape.plain_summary(), data, index);
 }
 
 inline float minimum_at(const PagedKv& kv, std::int32_t page, std::int32_t head,
                         std::int64_t channel) {
-  return number_at(kv.shape.type, kv.summary(page, head), channel);
+  return bound_at(kv, page, head, channel);
 }
 
 inline float maximum_at(const PagedKv& kv, std::int32_t page, std::int32_t head,
                         std::int64_t channel) {
-  return number_at(kv.shape.type, kv.summary(page, head), kv.shape.head_dim + channel);
+  return bound_at(kv, page, head, kv.shape.head_dim + channel);
 }
 
 /// Order of numbers with minus zero below plus zero.

@@ -318,6 +318,8 @@ TEST(KvCacheShape, BadShapesAreRefusedByField) {
   EXPECT_TRUE(names([](CacheShape& s) { s.num_pages = std::int64_t{1} << 31; }, "num_pages"));
   EXPECT_TRUE(names([](CacheShape& s) { s.page_size = 0; }, "page_size"));
   EXPECT_TRUE(names([](CacheShape& s) { s.type = static_cast<KvType>(9); }, "type"));
+  EXPECT_TRUE(
+      names([](CacheShape& s) { s.summary_type = static_cast<SummaryType>(9); }, "summary_type"));
   EXPECT_TRUE(names(
       [](CacheShape& s) {
         s.num_pages = s.num_layers = s.num_kv_heads = std::numeric_limits<std::int32_t>::max();
@@ -341,6 +343,11 @@ TEST(PlannedBytes, StayWithinSevenPercentOfPlainKv) {
     const double plain = 2.0 * 2 * 2 * 64 * 512 * 16 * static_cast<double>(size_of(type));
     EXPECT_LE(static_cast<double>(KvCache::planned_bytes(shape)), 1.07 * plain);
   }
+  CacheShape shape = small_shape(512, 16, KvType::kQ8_0);
+  shape.summary_type = SummaryType::kQ8;
+  // One byte an element and two for every 32 of them.
+  const double plain = 2.0 * 2 * 2 * 64 * 512 * 16 * (1 + 2.0 / 32);
+  EXPECT_LE(static_cast<double>(KvCache::planned_bytes(shape)), 1.07 * plain);
 }
 
 TEST(PlannedBytes, LastByteOfTheLastSummaryIsInside) {

@@ -52,7 +52,15 @@ TEST(Usage, PageSize12IsRefused) {
 }
 
 TEST(Usage, KvTypeNamesTheAvailableOnes) {
-  expect_refusal({"run", "-p", "x", "--kv", "q8_0"}, 2, {"--kv", "q8_0", "f32, f16 or bf16"});
+  expect_refusal({"run", "-p", "x", "--kv", "q4_0"}, 2, {"--kv", "q4_0", "f32, f16, bf16 or q8_0"});
+}
+
+TEST(Usage, SummaryTypeNamesTheAvailableOnes) {
+  expect_refusal({"run", "-p", "x", "--summary", "q4"}, 2, {"--summary", "q4", "plain or q8"});
+}
+
+TEST(Usage, CrossoverBelowOneIsRefused) {
+  expect_refusal({"run", "-p", "x", "--crossover", "0.9"}, 2, {"--crossover 0.9", "at least 1"});
 }
 
 TEST(Usage, UnknownGroupModeNamesTheKnownOnes) {
@@ -90,6 +98,9 @@ TEST(Usage, BenchRefusesWhatItCannotMeasure) {
   expect_refusal({"bench", "decode", "--context", "32", "--tokens", "32"}, 2, {"--context 32"});
   expect_refusal({"bench", "decode", "--context", "1k"}, 2, {"--context", "1k"});
   expect_refusal({"bench", "decode", "--budget", "8"}, 2, {"--budget 8"});
+  expect_refusal({"bench", "profile", "--context", "16", "--tokens", "16"}, 2, {"--context 16"});
+  expect_refusal({"bench", "profile", "--context", "8,x"}, 2, {"--context", "8,x"});
+  expect_refusal({"bench", "profile", "--repeat", "0"}, 2, {"--repeat 0"});
   expect_refusal({"bench", "decode", "--peer", "nobody"}, 2, {"--peer", "nobody"});
 }
 

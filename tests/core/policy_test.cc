@@ -54,6 +54,30 @@ TEST(Policy, BetaOutsideZeroToOneIsRefused) {
   EXPECT_EQ(refusal([](auto& p) { p.beta = 1; }), "accepted");
 }
 
+TEST(Policy, CrossoverBelowOneIsRefused) {
+  EXPECT_EQ(refusal([](auto& p) { p.crossover = 0.5F; }),
+            "crossover 0.5 is below 1; give 1 to select wherever possible");
+  EXPECT_NE(refusal([](auto& p) { p.crossover = std::nanf(""); }), "accepted");
+  EXPECT_EQ(refusal([](auto& p) { p.crossover = 1; }), "accepted");
+}
+
+TEST(Policy, RowsUpToTheCrossoverReadEverything) {
+  SelectionPolicy policy;
+  policy.dense_layers = 1;
+  policy.budget = 160;
+  policy.crossover = 1.5F;
+  const PageBudget budget = policy.page_budget(1, 0, 2, 16);
+  EXPECT_EQ(budget.pages, 10);
+  EXPECT_FALSE(budget.selects(15));
+  EXPECT_TRUE(budget.selects(16));
+  EXPECT_FALSE(policy.page_budget(0, 0, 2, 16).selects(1 << 30));
+  policy.crossover = 1;
+  EXPECT_FALSE(policy.page_budget(1, 0, 2, 16).selects(10));
+  EXPECT_TRUE(policy.page_budget(1, 0, 2, 16).selects(11));
+  policy.crossover = std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(policy.page_budget(1, 0, 2, 16).selects(std::int64_t{1} << 40));
+}
+
 TEST(Policy, BudgetTableIsCheckedEntryByEntry) {
   EXPECT_EQ(refusal([](auto& p) { p.budget_table.assign(5, 64); }),
             "budget_table has 5 entries; give 2 layers x 3 KV heads = 6");
@@ -69,21 +93,21 @@ TEST(Policy, BudgetTableIsCheckedEntryByEntry) {
 TEST(Policy, PageBudget_WholePagesAfterTheDenseLayers) {
   SelectionPolicy policy;
   policy.budget = 100;
-  EXPECT_EQ(policy.page_budget(0, 0, 3, 16), kEverything);
-  EXPECT_EQ(policy.page_budget(1, 2, 3, 16), kEverything);
-  EXPECT_EQ(policy.page_budget(2, 0, 3, 16), 6);
-  EXPECT_EQ(policy.page_budget(2, 0, 3, 64), 1);
+  EXPECT_EQ(policy.page_budget(0, 0, 3, 16).pages, kEverything);
+  EXPECT_EQ(policy.page_budget(1, 2, 3, 16).pages, kEverything);
+  EXPECT_EQ(policy.page_budget(2, 0, 3, 16).pages, 6);
+  EXPECT_EQ(policy.page_budget(2, 0, 3, 64).pages, 1);
   policy.dense = true;
-  EXPECT_EQ(policy.page_budget(2, 0, 3, 16), kEverything);
+  EXPECT_EQ(policy.page_budget(2, 0, 3, 16).pages, kEverything);
 }
 
 TEST(Policy, PageBudget_TableReplacesBudgetAndDenseLayers) {
   SelectionPolicy policy;
   policy.budget_table = {32, 48, SelectionPolicy::kDenseBudget, 64};
-  EXPECT_EQ(policy.page_budget(0, 0, 2, 16), 2);
-  EXPECT_EQ(policy.page_budget(0, 1, 2, 16), 3);
-  EXPECT_EQ(policy.page_budget(1, 0, 2, 16), kEverything);
-  EXPECT_EQ(policy.page_budget(1, 1, 2, 16), 4);
+  EXPECT_EQ(policy.page_budget(0, 0, 2, 16).pages, 2);
+  EXPECT_EQ(policy.page_budget(0, 1, 2, 16).pages, 3);
+  EXPECT_EQ(policy.page_budget(1, 0, 2, 16).pages, kEverything);
+  EXPECT_EQ(policy.page_budget(1, 1, 2, 16).pages, 4);
 }
 
 TEST(Policy, PaperIsThePlainPolicy) {

@@ -12,13 +12,26 @@
 
 namespace quest::testing {
 
+/// Weights keep their types; layouts as the program would choose them.
+inline ModelOptions stored_types() {
+  ModelOptions options;
+  options.reencode = false;
+  options.threads = 2;
+  return options;
+}
+
+/// Weights as on a machine for which ggml has no layout of its own, slow types re-encoded.
+inline ModelOptions reencoded_types() {
+  ModelOptions options;
+  options.repack = false;
+  options.threads = 2;
+  return options;
+}
+
 /// An engine over a file, full attention unless the options say otherwise.
 inline std::unique_ptr<Engine> make_engine(const std::string& path, const EngineOptions& options,
-                                           bool reencode = false) {
-  ModelOptions model_options;
-  model_options.reencode = reencode;
-  model_options.threads = 2;
-  return std::make_unique<Engine>(Model::load(path, model_options), options);
+                                           const ModelOptions& model = stored_types()) {
+  return std::make_unique<Engine>(Model::load(path, model), options);
 }
 
 /// Full attention, two threads, small context.

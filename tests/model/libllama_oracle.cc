@@ -22,6 +22,8 @@ ggml_type ggml_type_of(KvType type) {
       return GGML_TYPE_F16;
     case KvType::kBF16:
       return GGML_TYPE_BF16;
+    case KvType::kQ8_0:
+      return GGML_TYPE_Q8_0;
   }
   return GGML_TYPE_F32;
 }

@@ -160,7 +160,8 @@ class Writer {
     if (model_.omit && model_.omit(name)) return;
     if (model_.reshape) model_.reshape(name, shape);
     const bool matrix = shape.size() > 1;
-    ggml_tensor* tensor = ggml_new_tensor(context_, matrix ? model_.weights : GGML_TYPE_F32,
+    const ggml_type type = model_.type_of ? model_.type_of(name) : model_.weights;
+    ggml_tensor* tensor = ggml_new_tensor(context_, matrix ? type : GGML_TYPE_F32,
                                           static_cast<int>(shape.size()), shape.data());
     ggml_set_name(tensor, name.c_str());
     if (has_slow_encoder(tensor->type)) {

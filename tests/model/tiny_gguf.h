@@ -48,6 +48,8 @@ struct TinyModel {
   std::string pre = "default";
 
   std::uint32_t seed = 1;
+  /// Type of a matrix, by its name; `weights` where empty.
+  std::function<ggml_type(const std::string&)> type_of;
   /// Last changes to the keys before the file is written.
   std::function<void(gguf_context*)> edit;
   /// True for tensors that shall be left out.

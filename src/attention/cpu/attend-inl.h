@@ -8,8 +8,12 @@
 #define QUEST_ATTENTION_CPU_ATTEND_INL_H_
 #endif
 
+#include <type_traits>
+
+#include "attention/cpu/attend_q8-inl.h"
 #include "attention/cpu/kernels.h"
 #include "attention/cpu/simd-inl.h"
+#include "quest/paged_kv.h"
 
 // Offsets here stay inside one page, run or tile; those into the pool are 64-bit.
 // NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
@@ -179,28 +183,39 @@ HWY_INLINE std::int64_t page_offset(const AttendArgs& args, std::int32_t i) {
 /// Bytes that the prefetches run ahead of the arithmetic, in whole pages.
 inline constexpr std::int64_t kBytesAhead = 8192;
 
-using PageLogits = void (*)(const float*, std::int32_t, const std::byte*, const std::byte*, float*);
+template <class Format, int kSize, int kHeads>
+PageLogits page_logits_for_size() {
+  if constexpr (std::is_same_v<Format, Q8>) {
+    return page_logits_q8_for_machine<kSize, kHeads>();
+  } else {
+    return page_logits<Format, kSize, kHeads>;
+  }
+}
 
 template <class Format, int kHeads>
 PageLogits page_logits_of(std::int32_t page_size) {
   switch (page_size) {
     case 8:
-      return page_logits<Format, 8, kHeads>;
+      return page_logits_for_size<Format, 8, kHeads>();
     case 16:
-      return page_logits<Format, 16, kHeads>;
+      return page_logits_for_size<Format, 16, kHeads>();
     case 32:
-      return page_logits<Format, 32, kHeads>;
+      return page_logits_for_size<Format, 32, kHeads>();
     default:
-      return page_logits<Format, 64, kHeads>;
+      return page_logits_for_size<Format, 64, kHeads>();
   }
 }
 
-/// q of the pass, channel by channel: [head_dim, kHeads].
-template <int kHeads>
-HWY_INLINE void interleave_heads(const float* HWY_RESTRICT q, std::int32_t head_dim,
-                                 float* HWY_RESTRICT to) {
-  for (int h = 0; h < kHeads; ++h) {
-    for (std::int32_t j = 0; j < head_dim; ++j) to[j * kHeads + h] = q[h * head_dim + j];
+/// q of the pass as the logits of this format read it: channel by channel, [head_dim, kHeads].
+template <class Format, int kHeads>
+HWY_INLINE void prepare_query(const float* HWY_RESTRICT q, std::int32_t head_dim,
+                              float* HWY_RESTRICT to) {
+  if constexpr (std::is_same_v<Format, Q8>) {
+    prepare_query_q8<kHeads>(q, head_dim, to);
+  } else {
+    for (int h = 0; h < kHeads; ++h) {
+      for (std::int32_t j = 0; j < head_dim; ++j) to[j * kHeads + h] = q[h * head_dim + j];
+    }
   }
 }
 
@@ -223,7 +238,7 @@ void attend_heads(const AttendArgs& args, std::int32_t first_head) {
   float* const logits = args.scratch;
   float* const q = args.scratch + kMaxHeadsInPass * kAttendLogitStride;
   float* const o = args.o + std::int64_t{first_head} * head_dim;
-  interleave_heads<kHeads>(args.q + std::int64_t{first_head} * head_dim, head_dim, q);
+  prepare_query<Format, kHeads>(args.q + std::int64_t{first_head} * head_dim, head_dim, q);
   for (std::int32_t i = 0; i < kHeads * head_dim; ++i) o[i] = 0;
 
   RunningSoftmax state[kHeads];
@@ -252,8 +267,13 @@ void attend_heads(const AttendArgs& args, std::int32_t first_head) {
       const std::byte* next =
           (ahead < end ? args.pages.v : args.pages.k) + page_offset(args, ahead);
       const std::int32_t valid = (last && i + 1 == end) ? args.last_tokens : size;
-      page_values<Format, kHeads>(logits + (i - begin) * size, args.pages.v + page_offset(args, i),
-                                  next, valid, head_dim, o);
+      const float* const weights = logits + (i - begin) * size;
+      const std::byte* const page = args.pages.v + page_offset(args, i);
+      if constexpr (std::is_same_v<Format, Q8>) {
+        page_values_q8<kHeads>(weights, page, next, size, valid, head_dim, o);
+      } else {
+        page_values<Format, kHeads>(weights, page, next, valid, head_dim, o);
+      }
     }
   }
   for (int h = 0; h < kHeads; ++h) {

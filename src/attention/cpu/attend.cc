@@ -20,6 +20,8 @@ AttendKernel get_attend_kernel(KvType type) {
       return attend<F16>;
     case KvType::kBF16:
       return attend<BF16>;
+    case KvType::kQ8_0:
+      return attend<Q8>;
   }
   return nullptr;
 }

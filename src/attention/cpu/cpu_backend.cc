@@ -17,7 +17,7 @@ namespace {
 class CpuBackend final : public AttentionBackend {
  public:
   CpuBackend(KvCache& cache, SelectionPolicy policy)
-      : cache_(cache), kernels_(cpu::kernels_for(cache.shape().type)) {
+      : cache_(cache), kernels_(cpu::kernels_for(cache.shape())) {
     CpuBackend::set_policy(std::move(policy));
   }
 
@@ -64,7 +64,7 @@ class CpuBackend final : public AttentionBackend {
     for (std::size_t i = 0; i < space_.list_count.size(); ++i) {
       const cpu::RowPlan& row = space_.plan.rows[i / heads];
       const cpu::RequestPlan& request = space_.plan.requests[static_cast<std::size_t>(row.request)];
-      const std::int64_t budget = policy_.page_budget(
+      const PageBudget budget = policy_.page_budget(
           last_layer_, static_cast<std::int32_t>(i) % heads, heads, cache_.shape().page_size);
       if (cpu::StepPlan::scored(request, row, budget)) {
         const auto first = space_.pages.begin() + space_.list_begin[i];

@@ -10,7 +10,8 @@ using ScoreKernel = void (*)(const ScoreArgs&);
 using AttendKernel = void (*)(const AttendArgs&);
 using PrefillKernel = void (*)(const PrefillArgs&);
 
-ScoreKernel score_kernel(KvType type);
+/// `element`: the type of plain summaries.
+ScoreKernel score_kernel(SummaryType summary, KvType element);
 AttendKernel attend_kernel(KvType type);
 PrefillKernel prefill_kernel(KvType type);
 /// By bf16 tile products; null where they may not be used or the chosen instruction set lacks them.

@@ -14,8 +14,8 @@ namespace quest::cpu {
 
 /// Pages of one KV head of one layer.
 struct HeadPages {
-  const std::byte* k = nullptr;         ///< page p: k + p * stride, [head_dim, page_size]
-  const std::byte* v = nullptr;         ///< page p: v + p * stride, [page_size, head_dim]
+  const std::byte* k = nullptr;         ///< page p: k + p * stride, laid out as PagedKv says
+  const std::byte* v = nullptr;         ///< page p: v + p * stride
   std::int64_t stride = 0;              ///< bytes between physical pages
   const std::int32_t* table = nullptr;  ///< physical page of each logical page
   std::int32_t page_size = 0;
@@ -26,7 +26,7 @@ struct HeadPages {
 /// (SPEC S3.1). A page's score does not depend on `first` or `count`, so any split of the work
 /// gives the same bits.
 struct ScoreArgs {
-  const std::byte* summaries = nullptr;  ///< of one KV head: [num_pages, 2, head_dim]
+  const std::byte* summaries = nullptr;  ///< of one KV head: [num_pages, 2, head_dim], see PagedKv
   std::int64_t stride = 0;               ///< bytes between the summaries of physical pages
   const std::int32_t* table = nullptr;
   std::int32_t head_dim = 0;
@@ -71,7 +71,7 @@ struct PrefillArgs {
   float* scratch = nullptr;  ///< prefill_scratch_floats, 64-byte aligned
 };
 
-/// Kernels of one element type and instruction set.
+/// Kernels of one instruction set for one way of storing keys, values and summaries.
 struct Kernels {
   void (*score)(const ScoreArgs&) = nullptr;
   void (*attend)(const AttendArgs&) = nullptr;
@@ -79,7 +79,7 @@ struct Kernels {
 };
 
 /// The kernels of the widest instruction set that this machine has (or that a test has chosen).
-Kernels kernels_for(KvType type);
+Kernels kernels_for(const CacheShape& shape);
 /// Instruction sets that the kernels were compiled for and this machine has, as Highway's target
 /// bits, the widest first.
 std::vector<std::int64_t> runnable_targets();

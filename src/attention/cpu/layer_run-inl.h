@@ -7,7 +7,7 @@
 
 namespace quest::cpu {
 
-inline std::int64_t LayerRun::budget(std::int32_t head) const {
+inline PageBudget LayerRun::budget(std::int32_t head) const {
   return policy_.page_budget(input_.layer, head, shape_.num_kv_heads, shape_.page_size);
 }
 

@@ -74,8 +74,7 @@ void LayerRun::lap(double& total) {
 void LayerRun::survey() {
   for (const RequestPlan& request : plan_.requests) {
     for (std::int32_t head = 0; head < shape_.num_kv_heads; ++head) {
-      const std::int64_t pages = budget(head);
-      if (plan_.kind(request, pages) == RowsKind::kTiles) {
+      if (plan_.kind(request, budget(head)) == RowsKind::kTiles) {
         tiles_ += (request.num_rows + plan_.tile_positions - 1) / plan_.tile_positions;
       }
     }

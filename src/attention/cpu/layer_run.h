@@ -32,7 +32,7 @@ class LayerRun {
 
   // Adds the time since the last call to `total`; on thread 0 only.
   void lap(double& total);
-  std::int64_t budget(std::int32_t head) const;
+  PageBudget budget(std::int32_t head) const;
   /// Calls body(list) for all lists of the layer, rows first, in the same order on every thread.
   template <class Body>
   void for_each_list(const Body& body) const;

@@ -88,7 +88,7 @@ void LayerRun::score(const List& list, float* scores, std::int32_t first, std::i
 }
 
 void LayerRun::select(const List& list, const float* scores) {
-  const std::int64_t pages = budget(list.head);
+  const std::int64_t pages = budget(list.head).pages;
   const ForcedPages forced =
       forced_pages(list.plan.position + 1, shape_.page_size, policy_.sinks, policy_.window, pages);
   const std::size_t index = list_index(list);

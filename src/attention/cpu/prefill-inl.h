@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
+#include "attention/cpu/attend_q8-inl.h"
 #include "attention/cpu/kernels.h"
 #include "attention/cpu/prefill_layout.h"
 #include "attention/cpu/simd-inl.h"
@@ -57,6 +59,45 @@ HWY_INLINE void widen_keys(D d, const typename Format::Element* k, std::int32_t 
   }
 }
 
+/// The same for a q8_0 page, whose scales follow its integers.
+HWY_INLINE void widen_keys_q8(const std::int8_t* page, std::int32_t page_size,
+                              std::int32_t head_dim, std::int32_t column, float* panels) {
+  const auto* scales = reinterpret_cast<const std::uint16_t*>(page + page_size * head_dim);
+  float scale[64];  // of the largest page
+  for (std::int32_t j = 0; j < head_dim; j += 2) {
+    if (j % kScaleBlock == 0) {
+      for (std::int32_t t = 0; t < page_size; ++t) scale[t] = scale_at(scales, t);
+      scales += page_size;
+    }
+    // A page may end inside a panel or reach over several.
+    constexpr std::int32_t kStep = HWY_MIN(8, kPanel);
+    for (std::int32_t t = 0; t < page_size; t += kStep) {
+      const std::int32_t c = column + t;
+      float* even = panels + (std::int64_t{c / kPanel} * head_dim + j) * kPanel + c % kPanel;
+      for (std::int32_t i = t; i < t + kStep; ++i) {
+        even[i - t] = scale[i] * static_cast<float>(page[2 * i]);
+        even[i - t + kPanel] = scale[i] * static_cast<float>(page[2 * i + 1]);
+      }
+    }
+    page += 2 * page_size;
+  }
+}
+
+/// Widens the first `tokens` values of a q8_0 page to [tokens, head_dim].
+HWY_INLINE void widen_values_q8(const std::int8_t* page, std::int32_t page_size,
+                                std::int32_t head_dim, std::int32_t tokens, float* to) {
+  const hn::ScalableTag<float> d;
+  const auto* scales = reinterpret_cast<const std::uint16_t*>(page + page_size * head_dim);
+  for (std::int32_t t = 0; t < tokens; ++t) {
+    for (std::int32_t j = 0; j < head_dim; j += kPrefillLanes) {
+      const auto scale = hn::Set(d, scale_at(scales, j / kScaleBlock * page_size + t));
+      hn::StoreU(hn::Mul(scale, load_integers(d, page + j)), d, to + j);
+    }
+    page += head_dim;
+    to += head_dim;
+  }
+}
+
 /// Widens keys and values of tokens [begin, begin + run), a whole number of pages but for the end.
 /// Values after the last token are not touched; keys are, and masked later.
 template <class Format>
@@ -71,15 +112,21 @@ void widen_run(const Tile& tile, std::int64_t begin, std::int32_t run) {
     const std::int64_t offset = std::int64_t{pages.table[(begin + t) / size]} * pages.stride;
     const auto* k = reinterpret_cast<const Element*>(pages.k + offset);
     const auto* v = reinterpret_cast<const Element*>(pages.v + offset);
-    if (size >= kLanes) {
-      widen_keys<Format>(d, k, size, pages.head_dim, t, tile.scratch.keys);
+    if constexpr (std::is_same_v<Format, Q8>) {
+      widen_keys_q8(k, size, pages.head_dim, t, tile.scratch.keys);
+      widen_values_q8(v, size, pages.head_dim, std::min(size, run - t),
+                      tile.scratch.values + std::int64_t{t} * pages.head_dim);
     } else {
-      widen_keys<Format>(d8, k, size, pages.head_dim, t, tile.scratch.keys);
-    }
-    const std::int32_t elements = std::min(size, run - t) * pages.head_dim;
-    float* to = tile.scratch.values + std::int64_t{t} * pages.head_dim;
-    for (std::int32_t i = 0; i < elements; i += kLanes) {
-      hn::StoreU(load_wide(d, Format(), v + i), d, to + i);
+      if (size >= kLanes) {
+        widen_keys<Format>(d, k, size, pages.head_dim, t, tile.scratch.keys);
+      } else {
+        widen_keys<Format>(d8, k, size, pages.head_dim, t, tile.scratch.keys);
+      }
+      const std::int32_t elements = std::min(size, run - t) * pages.head_dim;
+      float* to = tile.scratch.values + std::int64_t{t} * pages.head_dim;
+      for (std::int32_t i = 0; i < elements; i += kLanes) {
+        hn::StoreU(load_wide(d, Format(), v + i), d, to + i);
+      }
     }
   }
 }

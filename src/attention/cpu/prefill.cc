@@ -20,6 +20,8 @@ PrefillKernel get_prefill_kernel(KvType type) {
       return prefill<F16>;
     case KvType::kBF16:
       return prefill<BF16>;
+    case KvType::kQ8_0:
+      return prefill<Q8>;
   }
   return nullptr;
 }

@@ -28,6 +28,8 @@ PrefillKernel get_prefill_amx_kernel(KvType type) {
       return prefill_amx<F16, KvType::kF16>;
     case KvType::kBF16:
       return prefill_amx<BF16, KvType::kBF16>;
+    case KvType::kQ8_0:
+      return nullptr;  // its pages are widened by the float32 kernel
   }
   return nullptr;
 }

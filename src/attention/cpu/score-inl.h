@@ -8,6 +8,8 @@
 #define QUEST_ATTENTION_CPU_SCORE_INL_H_
 #endif
 
+#include <type_traits>
+
 #include "attention/cpu/kernels.h"
 #include "attention/cpu/simd-inl.h"
 
@@ -55,6 +57,48 @@ HWY_INLINE void store_sums_of_four(D d, V a, V b, V c, V e, float* out) {
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
+/// Stores the lane sums of the first `valid` pages of each row, rows scores_stride apart.
+template <int kRows, int kPages, class V>
+HWY_INLINE void store_scores(const ScoreArgs& args, const V (&sum)[kRows][kPages],
+                             std::int32_t valid, float* HWY_RESTRICT scores) {
+  const hn::ScalableTag<float> d;
+  QUEST_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    float* row = scores + r * args.scores_stride;
+    QUEST_UNROLL
+    for (int p = 0; p < kPages; p += 4) {
+      float four[4];
+      float* to = p + 4 <= valid ? row + p : four;
+      store_sums_of_four(d, sum[r][p], sum[r][p + 1], sum[r][p + 2], sum[r][p + 3], to);
+      if (to == four) {
+        for (int i = p; i < valid; ++i) row[i] = four[i - p];
+      }
+    }
+  }
+}
+
+/// Calls body(rows as a constant, args, coefficients, scores) for the rows of coefficients, at
+/// most kMost (1, 2 or 4) at a time.
+template <int kMost, class Body>
+HWY_INLINE void for_each_row_block(const ScoreArgs& args, const Body& body) {
+  const std::int64_t length = std::int64_t{2} * args.head_dim;
+  for (std::int32_t row = 0; row < args.rows;) {
+    const float* coefficients = args.coefficients + row * length;
+    float* scores = args.scores + row * args.scores_stride;
+    const std::int32_t rows = args.rows - row;
+    if (kMost >= 4 && rows >= 4) {
+      body(std::integral_constant<int, HWY_MIN(kMost, 4)>(), args, coefficients, scores);
+      row += 4;
+    } else if (kMost >= 2 && rows >= 2) {
+      body(std::integral_constant<int, HWY_MIN(kMost, 2)>(), args, coefficients, scores);
+      row += 2;
+    } else {
+      body(std::integral_constant<int, 1>(), args, coefficients, scores);
+      row += 1;
+    }
+  }
+}
+
 template <class Format>
 HWY_INLINE const typename Format::Element* summary_of(const ScoreArgs& args, std::int32_t page) {
   return reinterpret_cast<const typename Format::Element*>(
@@ -100,19 +144,7 @@ HWY_INLINE void score_pages(const ScoreArgs& args, const float* HWY_RESTRICT coe
       for (int r = 0; r < kRows; ++r) sum[r][p] = hn::MulAdd(c[r], x, sum[r][p]);
     }
   }
-  QUEST_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    float* row = scores + r * args.scores_stride + first;
-    QUEST_UNROLL
-    for (int p = 0; p < kPages; p += 4) {
-      float four[4];
-      float* to = p + 4 <= valid ? row + p : four;
-      store_sums_of_four(d, sum[r][p], sum[r][p + 1], sum[r][p + 2], sum[r][p + 3], to);
-      if (to == four) {
-        for (int i = p; i < valid; ++i) row[i] = four[i - p];
-      }
-    }
-  }
+  store_scores<kRows, kPages>(args, sum, valid, scores + first);
 }
 
 template <class Format, int kRows>
@@ -127,23 +159,9 @@ void score_rows(const ScoreArgs& args, const float* coefficients, float* scores)
 
 template <class Format>
 void score(const ScoreArgs& args) {
-  const std::int64_t length = std::int64_t{2} * args.head_dim;
-  constexpr std::int32_t kMost = kRegisters == 32 ? 4 : 2;
-  for (std::int32_t row = 0; row < args.rows;) {
-    const float* coefficients = args.coefficients + row * length;
-    float* scores = args.scores + row * args.scores_stride;
-    const std::int32_t rows = HWY_MIN(args.rows - row, kMost);
-    if (rows >= 4) {
-      score_rows<Format, 4>(args, coefficients, scores);
-      row += 4;
-    } else if (rows >= 2) {
-      score_rows<Format, 2>(args, coefficients, scores);
-      row += 2;
-    } else {
-      score_rows<Format, 1>(args, coefficients, scores);
-      row += 1;
-    }
-  }
+  for_each_row_block<kRegisters == 32 ? 4 : 2>(
+      args, [](auto rows, const ScoreArgs& a, const float* coefficients, float* scores)
+                HWY_ATTR { score_rows<Format, decltype(rows)::value>(a, coefficients, scores); });
 }
 
 }  // namespace quest::cpu::HWY_NAMESPACE

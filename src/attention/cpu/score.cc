@@ -8,18 +8,22 @@
 
 #include "attention/cpu/kernel_getters.h"
 #include "attention/cpu/score-inl.h"
+#include "attention/cpu/score_q8-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace quest::cpu::HWY_NAMESPACE {
 
-ScoreKernel get_score_kernel(KvType type) {
-  switch (type) {
+ScoreKernel get_score_kernel(SummaryType summary, KvType element) {
+  if (summary == SummaryType::kQ8) return score_q8;
+  switch (element) {
     case KvType::kF32:
       return score<F32>;
     case KvType::kF16:
       return score<F16>;
     case KvType::kBF16:
       return score<BF16>;
+    case KvType::kQ8_0:
+      break;  // its plain summaries are f16
   }
   return nullptr;
 }
@@ -32,7 +36,9 @@ namespace quest::cpu {
 
 HWY_EXPORT(get_score_kernel);
 
-ScoreKernel score_kernel(KvType type) { return HWY_DYNAMIC_DISPATCH(get_score_kernel)(type); }
+ScoreKernel score_kernel(SummaryType summary, KvType element) {
+  return HWY_DYNAMIC_DISPATCH(get_score_kernel)(summary, element);
+}
 
 // Here because the answer depends on targets.h, like the dispatch.
 std::vector<std::int64_t> runnable_targets() { return hwy::SupportedAndGeneratedTargets(); }

@@ -42,6 +42,10 @@ struct F16 {
 struct BF16 {
   using Element = std::uint16_t;
 };
+/// Integers with scales after them; its kernels are in the *_q8-inl.h files.
+struct Q8 {
+  using Element = std::int8_t;
+};
 
 template <class D>
 HWY_INLINE hn::Vec<D> load_wide(D d, F32 /*format*/, const float* p) {

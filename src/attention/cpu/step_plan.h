@@ -49,14 +49,14 @@ struct StepPlan {
   /// Checks the batch against the cache and fills the plan. Throws InvalidArgument.
   void build(const Batch& batch, const KvCache& cache, std::int32_t num_q_heads, int num_threads);
 
-  /// `budget` is the page budget of the layer and head.
-  RowsKind kind(const RequestPlan& request, std::int64_t budget) const {
-    const bool reads_all = !request.sparse || budget >= request.last_pages;
+  /// `budget` is that of the layer and head.
+  RowsKind kind(const RequestPlan& request, const PageBudget& budget) const {
+    const bool reads_all = !request.sparse || !budget.selects(request.last_pages);
     return reads_all && request.num_rows > 1 && tiles_pay ? RowsKind::kTiles : RowsKind::kLists;
   }
   /// Whether the row's pages are scored and selected; otherwise it reads all of them.
-  static bool scored(const RequestPlan& request, const RowPlan& row, std::int64_t budget) {
-    return request.sparse && budget < row.num_pages;
+  static bool scored(const RequestPlan& request, const RowPlan& row, const PageBudget& budget) {
+    return request.sparse && budget.selects(row.num_pages);
   }
 };
 

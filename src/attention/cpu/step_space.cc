@@ -14,11 +14,10 @@ std::int64_t longest_selection(const SelectionPolicy& policy, const CacheShape& 
                                std::int32_t group, std::int32_t num_pages, std::int32_t head) {
   std::int64_t longest = 0;
   for (std::int32_t layer = 0; layer < shape.num_layers; ++layer) {
-    const std::int64_t budget =
-        policy.page_budget(layer, head, shape.num_kv_heads, shape.page_size);
-    if (budget >= num_pages) continue;
+    const PageBudget budget = policy.page_budget(layer, head, shape.num_kv_heads, shape.page_size);
+    if (!budget.selects(num_pages)) continue;
     longest = std::max<std::int64_t>(
-        longest, max_selected_pages(policy.group_mode, group, budget, num_pages));
+        longest, max_selected_pages(policy.group_mode, group, budget.pages, num_pages));
     // Without a table all layers that select do so alike.
     if (policy.budget_table.empty()) break;
   }

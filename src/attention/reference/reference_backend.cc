@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "attention/reference/reference_selection.h"
-#include "core/elements.h"
+#include "cache/page_codec.h"
 #include "quest/attention.h"
 #include "quest/error.h"
 #include "quest/team.h"
@@ -123,11 +123,11 @@ class ReferenceBackend final : public AttentionBackend {
   void run_head(const LayerInput& input, const Row& row, std::int32_t head) {
     const CacheShape& shape = cache_.shape();
     const auto num_pages = static_cast<std::int32_t>(row.position / shape.page_size + 1);
-    const std::int64_t budget =
+    const PageBudget budget =
         policy_.page_budget(input.layer, head, shape.num_kv_heads, shape.page_size);
     std::vector<std::int32_t> pages;
-    if (row.sparse && budget < num_pages) {
-      pages = select(input, row, head, num_pages, budget);
+    if (row.sparse && budget.selects(num_pages)) {
+      pages = select(input, row, head, num_pages, budget.pages);
     } else {
       for (std::int32_t p = 0; p < num_pages; ++p) pages.push_back(p);
     }
@@ -152,8 +152,7 @@ class ReferenceBackend final : public AttentionBackend {
       const PagedKv kv = cache_.layer(input.layer);
       std::vector<float> summary(2 * static_cast<std::size_t>(shape.head_dim));
       for (std::int32_t p = 0; p < num_pages; ++p) {
-        decode(shape.type, kv.summary(row.page_table[p], head), summary.data(),
-               2 * std::int64_t{shape.head_dim});
+        decode_summary(shape, kv.summary(row.page_table[p], head), summary.data());
         for (std::int32_t g = 0; g < group_; ++g) {
           scores[g].push_back(reference::score_page(query(input, row, head, g), summary.data(),
                                                     summary.data() + shape.head_dim, shape.head_dim,
@@ -210,7 +209,7 @@ class ReferenceBackend final : public AttentionBackend {
     std::vector<double> logits(row.position + 1, kMasked);
     for (std::size_t p = 0; p < reads.size(); ++p) {
       if (!reads[p]) continue;
-      decode(shape.type, kv.k_page(row.page_table[p], head), k.data(), shape.page_elements());
+      decode_keys(shape, kv.k_page(row.page_table[p], head), k.data());
       for (std::int64_t slot = 0; slot < page_size; ++slot) {
         const auto t = static_cast<std::int64_t>(p) * page_size + slot;
         if (t > row.position) break;
@@ -226,7 +225,7 @@ class ReferenceBackend final : public AttentionBackend {
     std::vector<double> o(d, 0.0);
     for (std::size_t p = 0; p < reads.size(); ++p) {
       if (!reads[p]) continue;
-      decode(shape.type, kv.v_page(row.page_table[p], head), v.data(), shape.page_elements());
+      decode_values(shape, kv.v_page(row.page_table[p], head), v.data());
       for (std::int64_t slot = 0; slot < page_size; ++slot) {
         const auto t = static_cast<std::int64_t>(p) * page_size + slot;
         if (t > row.position) break;

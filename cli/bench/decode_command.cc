@@ -1,17 +1,21 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <charconv>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "commands.h"
-#include "decode_bench.h"
+#include "bench/bench_commands.h"
+#include "bench/bench_fields.h"
+#include "bench/decode.h"
+#include "bench/decode_report.h"
+#include "bench/list_option.h"
+#include "bench/llama_peer.h"
+#include "bench/probe.h"
+#include "bench/report_output.h"
+#include "bench/step_bytes.h"
+#include "bench/workers.h"
 #include "interrupt.h"
-#include "llama_peer.h"
-#include "output.h"
 #include "quest/error.h"
 
 namespace quest::cli {
@@ -25,28 +29,15 @@ struct BenchOptions {
   std::int32_t repeat = 3;
   std::int64_t tokens = 32;
   bool table = false;
+  std::int64_t probe_mib = 0;  // 0: what suits the caches
+  std::string html;
+  std::string svg;
 };
-
-std::vector<std::int64_t> parse_list(const char* flag, const std::string& text) {
-  std::vector<std::int64_t> values;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    std::int64_t value = 0;
-    const char* const last = text.data() + end;
-    const auto [stop, error] = std::from_chars(text.data() + begin, last, value);
-    if (error != std::errc{} || stop != last || value < 1) {
-      throw InvalidArgument(std::string(flag) + " '" + text +
-                            "' must be numbers of tokens with commas between, such as 2048,8192");
-    }
-    values.push_back(value);
-    begin = end + 1;
-  }
-  return values;
-}
 
 std::vector<DecodeBenchPlan> plans(const BenchOptions& options) {
   require_at_least("--repeat", options.repeat, 1);
   require_at_least("--tokens", options.tokens, 1);
+  require_at_least("--probe-mib", options.probe_mib, 0);
   if (options.peer != "llama.cpp" && options.peer != "none") {
     throw InvalidArgument("--peer '" + options.peer + "' is unknown; use llama.cpp or none");
   }
@@ -54,14 +45,14 @@ std::vector<DecodeBenchPlan> plans(const BenchOptions& options) {
     throw InvalidArgument("--table and --json exclude each other; give one");
   }
   std::vector<DecodeBenchPlan> plans;
-  for (const std::int64_t context : parse_list("--context", options.contexts)) {
+  for (const std::int64_t context : parse_list("--context", options.contexts, "tokens")) {
     if (context <= options.tokens) {
       throw InvalidArgument("--context " + std::to_string(context) + " leaves no text before the " +
                             std::to_string(options.tokens) + " decoded --tokens; raise it");
     }
     DecodeBenchPlan plan;
     plan.context = context;
-    plan.budgets = parse_list("--budget", options.budgets);
+    plan.budgets = parse_list("--budget", options.budgets, "tokens");
     plan.tokens = options.tokens;
     plan.repeat = options.repeat;
     plans.push_back(std::move(plan));
@@ -79,50 +70,73 @@ EngineOptions checked_engine_options(CommonOptions common,
   return engine_options(common);
 }
 
+std::vector<std::unique_ptr<LlamaPeer>> make_peers(const BenchOptions& options,
+                                                   const std::string& path, KvType kv) {
+  std::vector<std::unique_ptr<LlamaPeer>> peers;
+  if (options.peer == "none") return peers;
+  for (const bool flash_attention : {true, false}) {
+    if (!LlamaPeer::available(kv, flash_attention)) continue;
+    peers.push_back(std::make_unique<LlamaPeer>(path, flash_attention));
+  }
+  return peers;
+}
+
+void write_result(const BenchOptions& options, const EngineOptions& engine,
+                  const DecodeFigures& figures, Json json, ReportOutput& output) {
+  json["weight_bytes_per_step"] = figures.weight_bytes;
+  json["tokens"] = options.tokens;
+  json["repeat"] = options.repeat;
+  json["finish"] = "end";
+  Report report{"quest bench decode", json, {}, {}, {}};
+  report.notes = {bandwidth_line(figures.bandwidth, engine.threads), kDecodeNote};
+  report.charts = {decode_chart(figures)};
+  report.tables = {decode_table(figures), decode_ratio_table(decode_ratios(figures))};
+  json["rows"] = Json::array();
+  for (const DecodeBenchRow& row : figures.rows) {
+    json["rows"].push_back(decode_fields(row, figures));
+  }
+  json["ratios"] = decode_ratios(figures);
+  json["policy"] = arm_policy_fields(engine);
+  output.write(json, report);
+}
+
 int bench_decode(const BenchOptions& options) {
   catch_interrupts();
   const std::vector<DecodeBenchPlan> all = plans(options);
   EngineOptions engine = checked_engine_options(options.common, all);
   engine.threads = resolved_threads(engine.threads);  // the same number for every engine
-  Output output(options.common.output);
+  ReportOutput output(options.common, options.html, options.svg);
   const auto model = load_model(options.common);
   for (const DecodeBenchPlan& plan : all) {
     CommonOptions common = options.common;
     common.context = plan.context;
     context_limit(common, model->info());
   }
-  std::vector<std::unique_ptr<LlamaPeer>> peers;
-  if (options.peer != "none") {
-    for (const bool flash_attention : {true, false}) {
-      peers.push_back(std::make_unique<LlamaPeer>(model->info().path, flash_attention));
-    }
-  }
-
-  std::vector<DecodeBenchRow> rows;
+  DecodeFigures figures;
+  figures.weight_bytes = step_weight_bytes(model->info().path);
+  Workers workers(engine.threads);
+  BandwidthProbe probe(
+      workers, options.probe_mib > 0 ? options.probe_mib << 20 : BandwidthProbe::default_bytes());
+  const auto measure_bandwidth = [&] {
+    for (int i = 0; i < kProbePasses; ++i) probe.pass();
+  };
+  measure_bandwidth();
+  const auto peers = make_peers(options, model->info().path, engine.kv_type);
   for (const DecodeBenchPlan& plan : all) {
     const auto more = run_decode_bench(model, engine, peers, plan);
-    rows.insert(rows.end(), more.begin(), more.end());
-    if (interrupted()) break;
+    if (interrupted()) return kInterruptedStatus;
+    figures.rows.insert(figures.rows.end(), more.begin(), more.end());
+    measure_bandwidth();
   }
-  if (options.common.json) {
-    Json json = common_fields(model->info(), engine.threads);
-    json["tokens"] = options.tokens;
-    json["repeat"] = options.repeat;
-    json["finish"] = interrupted() ? "stopped" : "end";
-    json["rows"] = Json::array();
-    for (const DecodeBenchRow& row : rows) json["rows"].push_back(row_fields(row));
-    json["policy"] = policy_fields(engine);
-    json["policy"].erase("budget");  // each row names its own
-    json["policy"].erase("dense");
-    output.write(dump(json));
-  } else {
-    output.write(as_table(rows));
-  }
-  output.finish();
-  return interrupted() ? kInterruptedStatus : 0;
+  figures.bandwidth = probe.result();
+  write_result(options, engine, figures,
+               bench_fields(model->info().path, engine.threads, figures.bandwidth), output);
+  return 0;
 }
 
-void add_decode(CLI::App& bench, int& status) {
+}  // namespace
+
+CLI::App* add_bench_decode(CLI::App& bench, int& status) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = bench.add_subcommand(
       "decode", "Decoded tokens a second of quest, full attention and llama.cpp, in turns");
@@ -136,18 +150,16 @@ void add_decode(CLI::App& bench, int& status) {
   command->add_option("--tokens", options->tokens, "Tokens decoded in a run")
       ->capture_default_str();
   command->add_flag("--table", options->table, "Print a table (the default)");
+  command->add_option("--html", options->html, "Write a report with charts to this file as well");
+  command->add_option("--svg", options->svg, "Write the chart alone to this file as well");
+  command->add_option("--probe-mib", options->probe_mib,
+                      "Buffer that measures the read bandwidth "
+                      "(default: four times the last-level cache)");
   add_model_options(*command, options->common);
   add_storage_options(*command, options->common);
   add_selection_options(*command, options->common);
   command->callback([options, &status] { status = bench_decode(*options); });
-}
-
-}  // namespace
-
-void add_bench_command(CLI::App& app, int& status) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure speed");
-  bench->require_subcommand(1);
-  add_decode(*bench, status);
+  return command;
 }
 
 }  // namespace quest::cli

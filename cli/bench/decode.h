@@ -2,14 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "json_output.h"
 #include "quest/engine.h"
 
 namespace quest::cli {
@@ -35,9 +33,9 @@ struct DecodeBenchRow {
   std::vector<double> decode_rates;  ///< one a run, in order
   std::int64_t steps = 0;            ///< behind `counters`
   EngineCounters counters;           ///< of all runs; nothing for llama.cpp
-};
 
-double median(std::vector<double> values);
+  std::string name() const;  ///< as people read it: "llama.cpp (flash)"
+};
 
 /// Fills every engine's cache once with the same text, then lets them decode in turns from that
 /// state. Every peer is an engine of its own. Stops early, with no rows, after Ctrl-C. Throws Error
@@ -47,10 +45,5 @@ std::vector<DecodeBenchRow> run_decode_bench(const std::shared_ptr<const Model>&
                                              const EngineOptions& options,
                                              std::span<const std::unique_ptr<LlamaPeer>> peers,
                                              const DecodeBenchPlan& plan);
-
-Json row_fields(const DecodeBenchRow& row);
-
-/// The rows as a table for people, one header line first.
-std::string as_table(const std::vector<DecodeBenchRow>& rows);
 
 }  // namespace quest::cli

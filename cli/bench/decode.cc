@@ -1,15 +1,14 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
-#include "decode_bench.h"
+#include "bench/decode.h"
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <span>
 #include <utility>
 
+#include "bench/llama_peer.h"
 #include "filler_text.h"
 #include "interrupt.h"
-#include "llama_peer.h"
 #include "progress.h"
 #include "quest/error.h"
 
@@ -20,16 +19,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Exactly `count` tokens of filler text, begin-of-text included where the model wants it.
-std::vector<Token> filler_tokens(const Tokenizer& tokenizer, std::int64_t count) {
-  constexpr std::size_t kShortestSentence = 8;  // tokens; every word is one at least
-  const auto wanted = static_cast<std::size_t>(count);
-  std::vector<Token> tokens =
-      tokenizer.tokenize(filler_text(wanted / kShortestSentence + 1, 1), true, false);
-  tokens.resize(wanted);
-  return tokens;
 }
 
 // One engine with a filled cache, and what was measured on it.
@@ -172,8 +161,10 @@ std::vector<std::unique_ptr<Arm>> make_arms(const std::shared_ptr<const Model>& 
 }
 
 // A comparison of full attention with itself must not pass for a result.
-void check_really_sparse(const DecodeBenchRow& row, std::int32_t page_size) {
-  if (!row.budget || row.prefill_tokens <= *row.budget + page_size) return;
+void check_really_sparse(const DecodeBenchRow& row, const EngineOptions& options) {
+  if (!row.budget) return;
+  const double crossover = static_cast<double>(*row.budget) * options.policy.crossover;
+  if (static_cast<double>(row.prefill_tokens) <= crossover + options.page_size) return;
   const AttentionCounters& attention = row.counters.attention;
   const std::int64_t read = attention.bytes_read();
   if (attention.sparse_lists > 0 && read < attention.dense_bytes) return;
@@ -183,21 +174,11 @@ void check_really_sparse(const DecodeBenchRow& row, std::int32_t page_size) {
               ": nothing was left out, so there is nothing to compare");
 }
 
-std::string number_or_dash(double value, int decimals, bool present) {
-  if (!present) return "-";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", decimals, value);
-  return text;
-}
-
 }  // namespace
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  if (values.size() % 2 == 1) return values[middle];
-  return (values[middle - 1] + values[middle]) / 2;
+std::string DecodeBenchRow::name() const {
+  if (flash_attention) return engine + (*flash_attention ? " (flash)" : " (plain)");
+  return budget ? engine + " " + std::to_string(*budget) : engine;
 }
 
 std::vector<DecodeBenchRow> run_decode_bench(const std::shared_ptr<const Model>& model,
@@ -218,65 +199,10 @@ std::vector<DecodeBenchRow> run_decode_bench(const std::shared_ptr<const Model>&
   }
   std::vector<DecodeBenchRow> rows;
   for (const auto& arm : arms) {
-    check_really_sparse(arm->row(), options.page_size);
+    check_really_sparse(arm->row(), options);
     rows.push_back(arm->row());
   }
   return rows;
-}
-
-Json row_fields(const DecodeBenchRow& row) {
-  const auto [slowest, fastest] =
-      std::minmax_element(row.decode_rates.begin(), row.decode_rates.end());
-  Json json = {{"engine", row.engine},
-               {"context", row.context},
-               {"budget", row.budget ? Json(*row.budget) : Json(nullptr)},
-               {"decode_tokens_per_second", median(row.decode_rates)},
-               {"decode_tokens_per_second_min", *slowest},
-               {"decode_tokens_per_second_max", *fastest},
-               {"prefill_tokens", row.prefill_tokens},
-               {"prefill_tokens_per_second", row.prefill_rate}};
-  if (row.flash_attention) json["flash_attention"] = *row.flash_attention;
-  if (row.counters.steps == 0) return json;
-  const AttentionCounters& attention = row.counters.attention;
-  const auto steps = static_cast<double>(row.steps);
-  json["kv_bytes_read_per_token"] = static_cast<double>(attention.bytes_read()) / steps;
-  json["kv_bytes_dense_per_token"] = static_cast<double>(attention.dense_bytes) / steps;
-  json["bytes_read"] = bytes_read_fields(attention);
-  json["seconds"] = seconds_fields(row.counters);
-  Json share = Json::object();
-  for (const auto& [stage, seconds] : json["seconds"].items()) {
-    share[stage] = ratio_or_null(seconds.get<double>(), row.counters.step_seconds);
-  }
-  json["step_share"] = std::move(share);
-  return json;
-}
-
-std::string as_table(const std::vector<DecodeBenchRow>& rows) {
-  constexpr double kMiB = 1024.0 * 1024.0;
-  char line[256];
-  std::snprintf(line, sizeof line, "%-17s %8s %7s %10s %17s %11s %12s %11s\n", "engine", "context",
-                "budget", "decode t/s", "min..max", "prefill t/s", "KV MiB/token", "attention %");
-  std::string table = line;
-  for (const DecodeBenchRow& row : rows) {
-    const bool ours = row.counters.steps > 0;
-    const AttentionCounters& attention = row.counters.attention;
-    const auto [slowest, fastest] =
-        std::minmax_element(row.decode_rates.begin(), row.decode_rates.end());
-    const std::string spread =
-        number_or_dash(*slowest, 1, true) + ".." + number_or_dash(*fastest, 1, true);
-    const double bytes =
-        ours ? static_cast<double>(attention.bytes_read()) / static_cast<double>(row.steps) : 0;
-    const double share = ours ? 100 * attention.seconds.total() / row.counters.step_seconds : 0;
-    const std::string name =
-        row.engine + (row.flash_attention ? (*row.flash_attention ? " (flash)" : " (plain)") : "");
-    std::snprintf(line, sizeof line, "%-17s %8lld %7s %10.1f %17s %11.1f %12s %11s\n", name.c_str(),
-                  static_cast<long long>(row.context),
-                  row.budget ? std::to_string(*row.budget).c_str() : "-", median(row.decode_rates),
-                  spread.c_str(), row.prefill_rate, number_or_dash(bytes / kMiB, 2, ours).c_str(),
-                  number_or_dash(share, 1, ours).c_str());
-    table += line;
-  }
-  return table;
 }
 
 }  // namespace quest::cli

@@ -19,6 +19,9 @@ class LlamaPeer {
   /// Tokens that one prefill call takes, libllama's default for n_ubatch.
   static constexpr std::int32_t kChunk = 512;
 
+  /// False where libllama has no such cache: quantised values need flash attention.
+  static bool available(KvType type, bool flash_attention);
+
   /// Throws FileError if libllama cannot load the file, Error if it cannot make a context.
   LlamaPeer(const std::string& path, bool flash_attention);
   ~LlamaPeer();

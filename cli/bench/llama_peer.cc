@@ -1,26 +1,15 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
-#include "llama_peer.h"
+#include "bench/llama_peer.h"
 
 #include <llama.h>
 
 #include <vector>
 
+#include "bench/ggml_kv_type.h"
 #include "quest/error.h"
 
 namespace quest::cli {
 namespace {
-
-ggml_type ggml_type_of(KvType type) {
-  switch (type) {
-    case KvType::kF32:
-      return GGML_TYPE_F32;
-    case KvType::kF16:
-      return GGML_TYPE_F16;
-    case KvType::kBF16:
-      return GGML_TYPE_BF16;
-  }
-  throw InvalidArgument("llama.cpp has no cache of this type");
-}
 
 struct ModelDeleter {
   void operator()(llama_model* model) const { llama_model_free(model); }
@@ -35,6 +24,10 @@ struct LlamaPeer::State {
   std::unique_ptr<llama_model, ModelDeleter> model;
   std::unique_ptr<llama_context, ContextDeleter> context;
 };
+
+bool LlamaPeer::available(KvType type, bool flash_attention) {
+  return flash_attention || !ggml_is_quantized(ggml_type_of(type));
+}
 
 LlamaPeer::LlamaPeer(const std::string& path, bool flash_attention)
     : flash_attention_(flash_attention), state_(std::make_unique<State>()) {
