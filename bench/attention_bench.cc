@@ -13,6 +13,7 @@
 #include <random>
 #include <vector>
 
+#include "attention/cpu/amx.h"
 #include "attention/cpu/kernels.h"
 #include "bench/probe.h"
 #include "bench/workers.h"
@@ -25,6 +26,10 @@ namespace {
 
 using cli::Workers;
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 /// Times iterations by hand and keeps the fastest.
 class Best {
  public:
@@ -32,8 +37,7 @@ class Best {
   void time(benchmark::State& state, const Body& body) {
     const auto start = std::chrono::steady_clock::now();
     body();
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = seconds_since(start);
     state.SetIterationTime(seconds);
     best_ = std::min(best_, seconds);
   }
@@ -199,12 +203,84 @@ BENCHMARK(SparseDecode)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-void Prefill(benchmark::State& state) {
-  run_steps(state, Model{4, 9, 3, 64}, state.range(1), 512, dense_policy());
+/// Greatest float32 rate of one core: two vectors of fused multiply-adds a cycle. 0 if unknown.
+double vector_peak() {
+#if QUEST_HAVE_AMX
+#define QUEST_FMA_REGISTERS \
+  "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9"
+  if (__builtin_cpu_supports("avx512f") == 0) return 0;
+  constexpr int kTimes = 20000;
+  double best = 1;
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    asm volatile("vzeroall" : : : QUEST_FMA_REGISTERS);  // numbers that cost nothing extra
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kTimes; ++i) {
+#define QUEST_FMA(n) "vfmadd231ps %%zmm" #n ", %%zmm" #n ", %%zmm" #n "\n\t"
+      asm volatile(QUEST_FMA(0) QUEST_FMA(1) QUEST_FMA(2) QUEST_FMA(3) QUEST_FMA(4) QUEST_FMA(5)
+                       QUEST_FMA(6) QUEST_FMA(7) QUEST_FMA(8) QUEST_FMA(9)
+                   :
+                   :
+                   : QUEST_FMA_REGISTERS);
+#undef QUEST_FMA
+    }
+    best = std::min(best, seconds_since(start));
+  }
+  return 10.0 * 32 * kTimes / best;
+#else
+  return 0;
+#endif
 }
+
+/// The same for tile products. They count once, although the kernel needs two or three of them.
+double tile_peak() {
+#if QUEST_HAVE_AMX
+  if (!cpu::amx_usable()) return 0;
+  constexpr int kTimes = 5000;
+  const cpu::TileScope scope;
+  double best = 1;
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kTimes; ++i) {
+      cpu::tile_dot<0, 4, 6>();
+      cpu::tile_dot<1, 4, 7>();
+      cpu::tile_dot<2, 5, 6>();
+      cpu::tile_dot<3, 5, 7>();
+    }
+    best = std::min(best, seconds_since(start));
+  }
+  return 4.0 * 2 * 16 * 16 * 32 * kTimes / best;
+#else
+  return 0;
+#endif
+}
+
+void prefill(benchmark::State& state, const Model& model) {
+  const bool tiles = state.range(2) != 0;
+  cpu::allow_amx(tiles);
+  if (tiles && !cpu::amx_usable()) {
+    state.SkipWithError("this machine has no tile products");
+    return;
+  }
+  run_steps(state, model, state.range(1), 512, dense_policy());
+  const double peak = (tiles ? tile_peak() : vector_peak()) * static_cast<double>(state.range(0));
+  if (peak > 0) {
+    state.counters["peak_GFLOP/s"] = peak * 1e-9;
+    state.counters["of_peak%"] = 100e9 * state.counters["best_GFLOP/s"] / peak;
+  }
+  cpu::allow_amx(true);
+}
+
+void Prefill(benchmark::State& state) { prefill(state, Model{4, 9, 3, 64}); }
 BENCHMARK(Prefill)
-    ->ArgNames({"threads", "context"})
-    ->ArgsProduct({{1, 2}, {512, 4096, 8192}})
+    ->ArgNames({"threads", "context", "tiles"})
+    ->ArgsProduct({{1, 2}, {512, 4096, 8192}, {0, 1}})
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond);
+
+void PrefillLlama8B(benchmark::State& state) { prefill(state, Model{1, 32, 8, 128}); }
+BENCHMARK(PrefillLlama8B)
+    ->ArgNames({"threads", "context", "tiles"})
+    ->ArgsProduct({{1, 2}, {8192}, {0, 1}})
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 

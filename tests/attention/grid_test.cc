@@ -4,6 +4,7 @@
 
 #include <sstream>
 
+#include "attention/cpu/amx.h"
 #include "attention/cpu_harness.h"
 
 namespace quest::test {
@@ -196,8 +197,23 @@ TEST(Grid, Sparse_SeveralLayersAndStepsMatchReference) {
   EXPECT_LE(tally.different * 200, tally.lists) << tally.different << " of " << tally.lists;
 }
 
+/// With tile products, where the machine has them, and without.
+class PrefillGrid : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    cpu::allow_amx(GetParam());
+    if (GetParam() && !cpu::amx_usable()) GTEST_SKIP() << "this machine has no tile products";
+  }
+  void TearDown() override { cpu::allow_amx(true); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Tiles, PrefillGrid, testing::Bool(),
+                         [](const testing::TestParamInfo<bool>& tiles) {
+                           return std::string(tiles.param ? "With" : "Without");
+                         });
+
 /// Dense rows in one chunk or many, over a history or none, with other requests beside them.
-TEST(Grid, Prefill_MatchesReferenceInAnyChunks) {
+TEST_P(PrefillGrid, MatchesReferenceInAnyChunks) {
   std::mt19937 random(4);
   Tally tally;
   for (const std::int32_t page_size : kPageSizes) {
@@ -226,7 +242,7 @@ TEST(Grid, Prefill_MatchesReferenceInAnyChunks) {
 }
 
 /// A chunk longer than one widened run of keys.
-TEST(Grid, Prefill_LongerThanOneRun) {
+TEST_P(PrefillGrid, LongerThanOneRun) {
   for (const KvType type : {KvType::kF16, KvType::kQ8_0}) {
     for (const std::int32_t head_dim : {64, 256}) {
       Tally tally;

@@ -3,30 +3,18 @@
 #include "attention/cpu/kernels.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <numeric>
 
 #include "attention/cpu/vnni.h"
 #include "attention/cpu_harness.h"
+#include "attention/every_target.h"
 #include "core/elements.h"
 
 namespace quest::test {
 namespace {
 
-/// Runs the body once for each instruction set, the baseline included.
-class EveryTarget : public testing::TestWithParam<std::int64_t> {
- protected:
-  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
-  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
-};
-
-std::string target_name(const testing::TestParamInfo<std::int64_t>& target) {
-  return hwy::TargetName(target.param);
-}
-
-INSTANTIATE_TEST_SUITE_P(Kernels, EveryTarget, testing::ValuesIn(cpu::runnable_targets()),
-                         target_name);
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryTarget, testing::ValuesIn(runnable_targets()), target_name);
 
 TEST_P(EveryTarget, Backend_MatchesReference) {
   std::uint32_t seed = 1;

@@ -14,5 +14,7 @@ using PrefillKernel = void (*)(const PrefillArgs&);
 ScoreKernel score_kernel(SummaryType summary, KvType element);
 AttendKernel attend_kernel(KvType type);
 PrefillKernel prefill_kernel(KvType type);
+/// By bf16 tile products; null where they may not be used or the chosen instruction set lacks them.
+PrefillKernel prefill_amx_kernel(KvType type);
 
 }  // namespace quest::cpu

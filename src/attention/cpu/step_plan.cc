@@ -10,9 +10,10 @@ namespace quest::cpu {
 
 namespace {
 
-/// Virtual rows (positions times heads) of a tile: enough that a widened run of keys is used many
-/// times, few enough that queries and outputs stay in the second-level cache.
-constexpr std::int32_t kTileRows = 96;
+/// Numbers in the queries of a tile (virtual rows, that is positions times heads, times head_dim):
+/// enough rows that a widened run of keys is used many times, few enough that queries and outputs
+/// stay in the second-level cache.
+constexpr std::int32_t kTileNumbers = 384 * 64;
 /// Smallest tile worth widening keys for.
 constexpr std::int32_t kSmallestTileRows = 24;
 /// Tiles a thread, so that the ends of a causal triangle even out.
@@ -100,7 +101,7 @@ void StepPlan::build(const Batch& batch, const KvCache& cache, std::int32_t num_
     }
     return count * shape.num_kv_heads;
   };
-  tile_positions = std::max(1, kTileRows / group);
+  tile_positions = std::max(1, kTileNumbers / shape.head_dim / group);
   while (tiles(tile_positions) < kTilesPerThread * threads &&
          tile_positions / 2 * group >= kSmallestTileRows) {
     tile_positions /= 2;
