@@ -15,5 +15,6 @@ void add_chat_command(CLI::App& app, int& status);
 void add_inspect_command(CLI::App& app, int& status);
 void add_bench_command(CLI::App& app, int& status);
 void add_eval_command(CLI::App& app, int& status);
+void add_calibrate_command(CLI::App& app, int& status);
 
 }  // namespace quest::cli

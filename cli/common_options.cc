@@ -3,8 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <filesystem>
 #include <sstream>
 
+#include "budget_profile.h"
 #include "quest/error.h"
 
 namespace quest::cli {
@@ -45,15 +47,48 @@ GroupMode checked_group_mode(const std::string& text) {
   return *mode;
 }
 
-// --paper chooses another set of defaults; what the user names himself wins over both.
+std::string model_path(const CommonOptions& options) {
+  return options.model.empty() ? default_model_path() : options.model;
+}
+
+/// The profile that the options ask for. --paper, --dense-layers and --dense go without one unless
+/// it is named.
+std::optional<BudgetProfile> chosen_profile(const CommonOptions& options) {
+  if (options.profile == "none") return std::nullopt;
+  const bool uniform = options.paper || options.dense_layers.has_value();
+  const std::string path = model_path(options);
+  if (!options.profile.empty()) {
+    if (uniform) {
+      throw InvalidArgument(
+          "--profile sets a budget for every layer; leave out --paper and --dense-layers");
+    }
+    BudgetProfile profile = read_profile(options.profile);
+    if (!path.empty()) check_model(profile, path);
+    return profile;
+  }
+  // A model that is not there is reported when it is loaded.
+  if (uniform || options.dense || path.empty() || !std::filesystem::is_regular_file(path)) {
+    return std::nullopt;
+  }
+  return packaged_profile(path);
+}
+
+/// The defaults that the options choose among.
+SelectionPolicy default_policy(const CommonOptions& options) {
+  const std::optional<BudgetProfile> profile = chosen_profile(options);
+  if (profile) return profile->policy;
+  return options.paper ? SelectionPolicy::paper(SelectionPolicy{}.budget) : SelectionPolicy{};
+}
+
+// --paper and --profile choose other sets of defaults; what the user names himself wins over all.
 SelectionPolicy checked_policy(const CommonOptions& options) {
-  const std::int64_t budget = options.budget.value_or(SelectionPolicy{}.budget);
+  const SelectionPolicy defaults = default_policy(options);
+  const std::int64_t budget = options.budget.value_or(defaults.budget);
   if (budget < options.page_size) {
     throw InvalidArgument("--budget " + std::to_string(budget) + " is below one page of " +
                           std::to_string(options.page_size) + " tokens; give at least one page");
   }
-  SelectionPolicy policy = options.paper ? SelectionPolicy::paper(budget) : SelectionPolicy{};
-  policy.budget = budget;
+  SelectionPolicy policy = defaults.with_budget(budget, options.page_size);
   policy.dense = options.dense;
   policy.sinks = options.sinks.value_or(policy.sinks);
   policy.window = options.window.value_or(policy.window);
@@ -131,6 +166,9 @@ void add_cache_options(CLI::App& app, CommonOptions& options) {
 
 void add_selection_options(CLI::App& app, CommonOptions& options) {
   const SelectionPolicy defaults;
+  app.add_option("--profile", options.profile,
+                 "Budgets by layer and head from quest calibrate; none: the same for all (default: "
+                 "the packaged model's own)");
   app.add_option("--sinks", options.sinks,
                  with_default("First tokens, always read", defaults.sinks));
   app.add_option("--window", options.window,
@@ -193,7 +231,7 @@ void require_at_least(const char* flag, std::int64_t value, std::int64_t minimum
 }
 
 std::shared_ptr<const Model> load_model(const CommonOptions& options) {
-  std::string path = options.model.empty() ? default_model_path() : options.model;
+  const std::string path = model_path(options);
   if (path.empty()) {
     throw InvalidArgument(
         "no model: name a GGUF file with -m (the packaged model is not installed)");

@@ -31,6 +31,8 @@ struct CommonOptions {
   std::string summary = std::string(name_of(EngineOptions{}.summary_type));
   std::int32_t chunk = EngineOptions{}.chunk;
 
+  /// Empty: the packaged profile of this model, if there is one; "none": none.
+  std::string profile;
   std::optional<std::int64_t> budget;
   std::optional<std::int32_t> sinks;
   std::optional<std::int32_t> window;
@@ -50,7 +52,7 @@ void add_model_options(CLI::App& app, CommonOptions& options);
 void add_storage_options(CLI::App& app, CommonOptions& options);
 /// -c and the storage options.
 void add_cache_options(CLI::App& app, CommonOptions& options);
-/// --sinks, --window, --dense-layers, --gqa, --beta, --crossover, --paper.
+/// --profile, --sinks, --window, --dense-layers, --gqa, --beta, --crossover, --paper.
 void add_selection_options(CLI::App& app, CommonOptions& options);
 /// --budget, --dense and the selection options.
 void add_policy_options(CLI::App& app, CommonOptions& options);

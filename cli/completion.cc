@@ -34,9 +34,9 @@ bool read_prompt(Session& session, Engine& engine, const CompletionRequest& requ
   ProgressBar bar("Reading the question");
   engine.reset_counters();
   const SelectionPolicy answer_policy = engine.options().policy;
-  SelectionPolicy policy = answer_policy;
-  if (request.feed_budget > 0) policy.budget = request.feed_budget;
-  engine.set_policy(policy);
+  if (request.feed_budget > 0) {
+    engine.set_policy(answer_policy.with_budget(request.feed_budget, engine.options().page_size));
+  }
   const auto start = Clock::now();
   const bool done = session.feed(request.feed, bar.callback(completion.feed_tokens));
   engine.set_policy(answer_policy);

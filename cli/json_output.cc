@@ -43,6 +43,7 @@ Json policy_fields(const EngineOptions& options) {
   const SelectionPolicy& policy = options.policy;
   return {{"dense", policy.dense},
           {"budget", policy.budget},
+          {"calibrated", !policy.budget_table.empty()},
           {"page_size", options.page_size},
           {"sinks", policy.sinks},
           {"window", policy.window},

@@ -75,5 +75,6 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape)
   quest::cli::add_inspect_command(app, status);
   quest::cli::add_bench_command(app, status);
   quest::cli::add_eval_command(app, status);
+  quest::cli::add_calibrate_command(app, status);
   return run_program(app, argc, argv, status);
 }

@@ -145,7 +145,7 @@ std::vector<std::unique_ptr<Arm>> make_arms(const std::shared_ptr<const Model>& 
   for (const std::int64_t budget : plan.budgets) {
     row.engine = "quest";
     row.budget = budget;
-    options.policy.budget = budget;
+    options.policy = options.policy.with_budget(budget, options.page_size);
     arms.push_back(std::make_unique<QuestArm>(model, options, row));
   }
   row.budget.reset();

@@ -55,8 +55,8 @@ std::vector<eval::Arm> checked_arms(const EvalOptions& options) {
     eval::Arm arm;
     arm.name = std::to_string(budget);
     arm.policy = engine_options(common).policy;
-    arm.question = arm.policy;
-    arm.question.budget = options.question_budget.value_or(kQuestionBudgetFactor * budget);
+    arm.question = arm.policy.with_budget(
+        options.question_budget.value_or(kQuestionBudgetFactor * budget), options.common.page_size);
     arms.push_back(std::move(arm));
   }
   return arms;
@@ -91,6 +91,7 @@ Json run_identity(const char* command, const EvalOptions& options, const ModelIn
                    {"compute_types", info.compute_types}};
   EngineOptions engine = engine_options(options.common);
   identity["policy"] = shared_policy_fields(engine);
+  identity["budget_table"] = engine.policy.budget_table;
   identity["arms"] = Json::array();
   for (const eval::Arm& arm : arms) {
     identity["arms"].push_back({{"name", arm.name},

@@ -58,6 +58,10 @@ struct SelectionPolicy {
   /// two layers dense.
   static SelectionPolicy paper(std::int64_t budget);
 
+  /// The same policy for another budget: entries of a budget table change in proportion, to no less
+  /// than one page.
+  SelectionPolicy with_budget(std::int64_t tokens, std::int32_t page_size) const;
+
   /// Pages that one head of this layer may read; values ≥ any page count when dense.
   PageBudget page_budget(std::int32_t layer, std::int32_t kv_head, std::int32_t num_kv_heads,
                          std::int32_t page_size) const;

@@ -1,6 +1,8 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #include "quest/policy.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <sstream>
 #include <string>
@@ -82,6 +84,17 @@ SelectionPolicy SelectionPolicy::paper(std::int64_t budget) {
   policy.dense_layers = 2;
   policy.group_mode = GroupMode::kPerHead;
   policy.beta = 1;
+  return policy;
+}
+
+SelectionPolicy SelectionPolicy::with_budget(std::int64_t tokens, std::int32_t page_size) const {
+  SelectionPolicy policy = *this;
+  policy.budget = tokens;
+  const double factor = static_cast<double>(tokens) / static_cast<double>(budget);
+  for (std::int64_t& entry : policy.budget_table) {
+    if (entry == kDenseBudget) continue;
+    entry = std::max<std::int64_t>(page_size, std::llround(static_cast<double>(entry) * factor));
+  }
   return policy;
 }
 

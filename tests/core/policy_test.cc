@@ -157,5 +157,16 @@ TEST(Counters, AddEveryField) {
   EXPECT_EQ(b.seconds.attend, 24);
 }
 
+TEST(Policy, AnotherBudgetScalesTheTable) {
+  SelectionPolicy policy;
+  policy.budget = 100;
+  policy.budget_table = {200, 50, SelectionPolicy::kDenseBudget, 16, 25, 100};
+  const SelectionPolicy larger = policy.with_budget(250, 16);
+  EXPECT_EQ(larger.budget, 250);
+  EXPECT_EQ(larger.budget_table, (std::vector<std::int64_t>{500, 125, -1, 40, 63, 250}));
+  const SelectionPolicy smaller = policy.with_budget(32, 16);
+  EXPECT_EQ(smaller.budget_table, (std::vector<std::int64_t>{64, 16, -1, 16, 16, 32}));
+}
+
 }  // namespace
 }  // namespace quest

@@ -1,0 +1,46 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "quest/engine.h"
+#include "quest/eval/perplexity.h"
+
+namespace quest::eval {
+
+/// What it costs a model that one KV head of one layer reads only a budget (SPEC S9.5).
+struct BudgetCurves {
+  std::int32_t num_layers = 0;
+  std::int32_t num_kv_heads = 0;
+  std::vector<std::int64_t> levels;  ///< budgets in tokens, ascending
+  /// [num_layers, num_kv_heads, levels] mean KL(full ‖ sparse) of the next token's distribution, in
+  /// nats, while this head alone selects pages and all others read everything.
+  std::vector<double> kl;
+
+  std::span<const double> head(std::int64_t index) const {
+    return std::span(kl).subspan(static_cast<std::size_t>(index) * levels.size(), levels.size());
+  }
+};
+
+/// Measures the curves, mean over the windows, each of `plan.window_tokens()` tokens. The policy
+/// says how pages are ranked; its budgets are not used. Once a level does no more harm than
+/// `negligible`, larger ones of the head are taken to do the same. Nothing if `progress`, called
+/// with steps done and steps at most, stopped it. The engine needs `perplexity_cache_tokens` for
+/// one arm of context free; its policy is as before afterwards. Throws InvalidArgument for no
+/// window, windows of another length, or levels that are not ascending.
+std::optional<BudgetCurves> measure_budget_curves(Engine& engine, const PerplexityPlan& plan,
+                                                  const std::vector<std::vector<Token>>& windows,
+                                                  const SelectionPolicy& policy,
+                                                  std::vector<std::int64_t> levels,
+                                                  double negligible, const Progress& progress = {});
+
+/// The budgets [num_layers, num_kv_heads], levels of the curves, whose harm, added up over the
+/// heads, is least while they read `tokens` each on average or less. Optimal among the levels on
+/// each curve's lower convex hull, but for what no longer fits in the end. At least the lowest
+/// level.
+std::vector<std::int64_t> allocate_budgets(const BudgetCurves& curves, double tokens);
+
+}  // namespace quest::eval

@@ -1,0 +1,184 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#include "quest/eval/calibration.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "eval/branch.h"
+#include "eval/next_token.h"
+#include "quest/error.h"
+
+namespace quest::eval {
+namespace {
+
+void check(const PerplexityPlan& plan, const std::vector<std::vector<Token>>& windows,
+           const std::vector<std::int64_t>& levels) {
+  validate(plan);
+  if (windows.empty()) throw InvalidArgument("calibration: no window of text");
+  for (const std::vector<Token>& window : windows) {
+    if (static_cast<std::int64_t>(window.size()) == plan.window_tokens()) continue;
+    throw InvalidArgument("calibration: a window of " + std::to_string(window.size()) +
+                          " tokens, not " + std::to_string(plan.window_tokens()));
+  }
+  if (levels.empty() || levels.front() < 1 ||
+      std::adjacent_find(levels.begin(), levels.end(), std::greater_equal<>()) != levels.end()) {
+    throw InvalidArgument("calibration: budgets must be positive and ascending");
+  }
+}
+
+/// One window that was read; each arm forces its last tokens on a fork.
+class ForcedWindow {
+ public:
+  ForcedWindow(Engine& engine, const PerplexityPlan& plan, std::span<const Token> window)
+      : engine_(engine),
+        rows_(std::min<std::int64_t>(plan.rows, engine.options().chunk)),
+        vocabulary_(static_cast<std::size_t>(engine.model().info().vocabulary)),
+        session_(engine),
+        context_(window.first(static_cast<std::size_t>(plan.context))),
+        forced_(window.subspan(context_.size(), static_cast<std::size_t>(plan.tokens))) {}
+
+  bool read(const Progress& progress) {
+    if (!session_.prefill(context_, progress)) return false;
+    for_each_row(full_arm(), [this](std::size_t /*row*/, std::span<const float> logits) {
+      full_.insert(full_.end(), logits.begin(), logits.end());
+    });
+    return true;
+  }
+
+  /// Mean KL of the arm against full attention.
+  double kl(const Arm& arm) {
+    double sum = 0;
+    for_each_row(arm, [&](std::size_t row, std::span<const float> logits) {
+      sum += kl_divergence(std::span(full_).subspan(row * vocabulary_, vocabulary_), logits);
+    });
+    return sum / static_cast<double>(forced_.size());
+  }
+
+ private:
+  template <class Visit>
+  void for_each_row(const Arm& arm, Visit visit) {
+    Branch branch(engine_, session_, arm);
+    for (std::size_t done = 0; done < forced_.size();) {
+      const std::size_t count = std::min(static_cast<std::size_t>(rows_), forced_.size() - done);
+      const std::span<const float> logits = branch.step(forced_.subspan(done, count));
+      for (std::size_t i = 0; i < count; ++i) {
+        visit(done + i, logits.subspan(i * vocabulary_, vocabulary_));
+      }
+      done += count;
+    }
+  }
+
+  Engine& engine_;
+  const std::int64_t rows_;
+  const std::size_t vocabulary_;
+  Session session_;
+  const std::span<const Token> context_;
+  const std::span<const Token> forced_;
+  std::vector<float> full_;  ///< logits [forced tokens, vocabulary]
+};
+
+/// A step from one budget of a head to a larger one.
+struct Upgrade {
+  std::size_t head = 0;
+  std::size_t level = 0;
+  double tokens = 0;  ///< more
+  double saved = 0;   ///< KL less
+};
+
+/// The steps along the lower convex hull of a head's curve: each saves less a token than the one
+/// before. Levels that save nothing are left out.
+std::vector<Upgrade> hull_steps(const BudgetCurves& curves, std::size_t head) {
+  const std::span<const double> kl = curves.head(static_cast<std::int64_t>(head));
+  std::vector<Upgrade> steps;
+  for (std::size_t at = 0; at + 1 < kl.size();) {
+    Upgrade best;
+    for (std::size_t to = at + 1; to < kl.size(); ++to) {
+      const auto tokens = static_cast<double>(curves.levels[to] - curves.levels[at]);
+      const double saved = kl[at] - kl[to];
+      if (saved > 0 && (best.tokens == 0 || saved * best.tokens > best.saved * tokens)) {
+        best = {head, to, tokens, saved};
+      }
+    }
+    if (best.tokens == 0) break;
+    steps.push_back(best);
+    at = best.level;
+  }
+  return steps;
+}
+
+}  // namespace
+
+std::optional<BudgetCurves> measure_budget_curves(Engine& engine, const PerplexityPlan& plan,
+                                                  const std::vector<std::vector<Token>>& windows,
+                                                  const SelectionPolicy& policy,
+                                                  std::vector<std::int64_t> levels,
+                                                  double negligible, const Progress& progress) {
+  check(plan, windows, levels);
+  const ModelInfo& info = engine.model().info();
+  const PolicyGuard guard(engine);
+  BudgetCurves curves;
+  curves.num_layers = info.num_layers;
+  curves.num_kv_heads = info.num_kv_heads;
+  curves.levels = std::move(levels);
+  const auto heads = static_cast<std::size_t>(info.num_layers * info.num_kv_heads);
+  const std::size_t count = curves.levels.size();
+  curves.kl.assign(heads * count, 0);
+  Arm arm;
+  arm.policy = policy;
+  arm.policy.dense = false;
+  arm.policy.crossover = 1;
+  const auto total = static_cast<std::int64_t>(windows.size() * heads * count);
+  std::int64_t done = 0;
+  const auto go_on = [&] { return !progress || progress(done, total); };
+  for (const std::vector<Token>& tokens : windows) {
+    ForcedWindow window(engine, plan, tokens);
+    if (!window.read([&](std::int64_t, std::int64_t) { return go_on(); })) return std::nullopt;
+    for (std::size_t head = 0; head < heads; ++head) {
+      double kl = 0;
+      bool settled = false;
+      for (std::size_t level = 0; level < count; ++level) {
+        if (!settled) {
+          arm.policy.budget_table.assign(heads, SelectionPolicy::kDenseBudget);
+          arm.policy.budget_table[head] = curves.levels[level];
+          kl = window.kl(arm);
+          settled = kl <= negligible;
+        }
+        curves.kl[head * count + level] += kl / static_cast<double>(windows.size());
+        ++done;
+        if (!go_on()) return std::nullopt;
+      }
+    }
+  }
+  return curves;
+}
+
+std::vector<std::int64_t> allocate_budgets(const BudgetCurves& curves, double tokens) {
+  const auto heads = static_cast<std::size_t>(curves.num_layers * curves.num_kv_heads);
+  std::vector<Upgrade> steps;
+  for (std::size_t head = 0; head < heads; ++head) {
+    const std::vector<Upgrade> own = hull_steps(curves, head);
+    steps.insert(steps.end(), own.begin(), own.end());
+  }
+  // Steps of one head keep their order: each saves strictly less a token than the one before, or
+  // the two would have been one.
+  std::stable_sort(steps.begin(), steps.end(), [](const Upgrade& a, const Upgrade& b) {
+    return a.saved * b.tokens > b.saved * a.tokens;
+  });
+  std::vector<std::size_t> level(heads, 0);
+  std::vector<bool> stopped(heads, false);
+  double left = (tokens - static_cast<double>(curves.levels.front())) * static_cast<double>(heads);
+  for (const Upgrade& step : steps) {
+    if (stopped[step.head] || step.tokens > left) {
+      stopped[step.head] = true;
+      continue;
+    }
+    left -= step.tokens;
+    level[step.head] = step.level;
+  }
+  std::vector<std::int64_t> budgets;
+  for (const std::size_t chosen : level) budgets.push_back(curves.levels[chosen]);
+  return budgets;
+}
+
+}  // namespace quest::eval

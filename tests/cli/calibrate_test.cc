@@ -1,0 +1,146 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+// Calibration and the profiles that it writes, on the packaged model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/filler_text.h"
+#include "cli/packaged_model.h"
+#include "cli/program.h"
+
+namespace quest::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+void expect_refusal(const std::vector<std::string>& arguments, int status,
+                    const std::vector<std::string>& messages) {
+  const ProgramResult result = run_program(arguments);
+  EXPECT_EQ(result.status, status) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  for (const std::string& message : messages) EXPECT_THAT(result.err, HasSubstr(message));
+}
+
+/// A profile of 30 layers with 3 KV heads, whatever it is for.
+Json profile_of(const std::string& fingerprint) {
+  return {{"quest_profile", 1},
+          {"model_fingerprint", fingerprint},
+          {"policy", {{"gqa", "group-mean"}, {"sinks", 16}, {"window", 64}, {"beta", 0.5}}},
+          {"budget", 128},
+          {"budgets", std::vector<std::vector<int>>(30, {96, 96, 192})}};
+}
+
+TEST(CalibrateUsage, BadOptionsAreNamed) {
+  expect_refusal({"calibrate", "-o", "x.json"}, 2, {"--text"});
+  expect_refusal({"calibrate", "--text", "x"}, 2, {"-o FILE"});
+  for (const char* target : {"0", "-1%", "%", "much", "1%%", "nan"}) {
+    expect_refusal({"calibrate", "--text", "x", "-o", "x.json", "--max-ppl-increase", target}, 2,
+                   {"--max-ppl-increase '" + std::string(target)});
+  }
+  expect_refusal({"calibrate", "--text", "x", "-o", "x.json", "--dense-layers", "2"}, 2,
+                 {"--dense-layers"});
+}
+
+TEST(CalibrateUsage, DamagedProfilesAreNamedByFileAndField) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "profile.json";
+  const auto refused = [&](const std::string& text, const std::string& message) {
+    write_file(path, text);
+    expect_refusal({"run", "-p", "x", "--profile", path}, 2, {path, message});
+  };
+  refused("{", "not JSON");
+  refused("[]", "'quest_profile' is missing");
+  const auto without = [](const char* field) {
+    Json json = profile_of("0");
+    json.erase(field);
+    return json.dump();
+  };
+  for (const char* field : {"quest_profile", "model_fingerprint", "policy", "budget", "budgets"}) {
+    refused(without(field), "'" + std::string(field) + "' is missing");
+  }
+  const auto with = [](const char* field, const Json& value) {
+    Json json = profile_of("0");
+    json[field] = value;
+    return json.dump();
+  };
+  refused(with("quest_profile", 2), "calibrate again");
+  refused(with("budget", 0), "'budget' is not a whole number");
+  refused(with("budget", 1e300), "'budget' is not a whole number");
+  refused(with("budgets", {{96, 96}, {96}}), "as many KV heads");
+  refused(with("budgets", {{96, -1}}), "'budgets' is not a whole number");
+  refused(with("budgets", Json::array()), "'budgets' is not a list");
+  expect_refusal({"run", "-p", "x", "--profile", path + ".missing"}, 1, {"missing"});
+}
+
+class Calibrate : public PackagedModelTest {
+ protected:
+  void SetUp() override {
+    PackagedModelTest::SetUp();
+    write_file(folder_ / "text.txt", cli::filler_text(120, 5));  // about 1,600 tokens
+  }
+  std::string text() const { return folder_ / "text.txt"; }
+  std::string profile() const { return folder_ / "profile.json"; }
+  std::vector<std::string> calibrate(std::vector<std::string> more) const {
+    std::vector<std::string> arguments = {"calibrate", "--text",   text(),   "--context",
+                                          "400",       "--tokens", "4",      "--windows",
+                                          "1",         "-o",       profile()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Calibrate, ProfileServesItsModel) {
+  const ProgramResult made = run_program(calibrate({"--max-ppl-increase", "900%"}));
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("chosen"));
+  const Json json = Json::parse(read_file(profile()));
+  EXPECT_EQ(json.at("quest_profile"), 1);
+  ASSERT_EQ(json.at("budgets").size(), 30U);
+  const std::vector<int> levels = json.at("curves").at("levels");
+  EXPECT_EQ(levels, (std::vector<int>{96, 192}));
+  int sum = 0;
+  for (const Json& layer : json.at("budgets")) {
+    ASSERT_EQ(layer.size(), 3U);
+    for (const int budget : layer) {
+      EXPECT_TRUE(budget == 96 || budget == 192) << budget;
+      sum += budget;
+    }
+  }
+  EXPECT_NEAR(json.at("budget").get<double>(), sum / 90.0, 0.5);
+  EXPECT_LE(json.at("check").at("relative_increase").get<double>(), 9);
+
+  const std::vector<std::string> ppl = {"eval",     "ppl", "--text",   text(), "--context", "600",
+                                        "--tokens", "8",   "--budget", "128",  "--json"};
+  const auto policy = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = ppl;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = run_program(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return parse_object(result.out).at("policy");
+  };
+  EXPECT_EQ(policy({"--profile", profile()}).at("calibrated"), true);
+  EXPECT_EQ(policy({"--profile", "none"}).at("calibrated"), false);
+}
+
+TEST_F(Calibrate, TargetOutOfReachLeavesNoProfile) {
+  expect_refusal(calibrate({"--max-ppl-increase", "0.0000001%"}), 1,
+                 {"no budget up to", "--max-ppl-increase"});
+  EXPECT_FALSE(std::filesystem::exists(profile()));
+}
+
+TEST_F(Calibrate, ProfileOfAnotherModelIsRefused) {
+  write_file(profile(), profile_of("0123456789abcdef").dump());
+  expect_refusal({"run", "-p", "x", "--profile", profile()}, 2,
+                 {"0123456789abcdef", "quest calibrate"});
+}
+
+}  // namespace
+}  // namespace quest::testing

@@ -1,0 +1,178 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+// Curves of a tiny model, and the division of budgets against hand values and brute force.
+#include "quest/eval/calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "model/engine_reader.h"
+#include "model/random_tokens.h"
+#include "model/tiny_gguf.h"
+#include "quest/error.h"
+
+namespace quest::eval {
+namespace {
+
+using Budgets = std::vector<std::int64_t>;
+
+BudgetCurves curves_of(std::int32_t heads, Budgets levels, std::vector<double> kl) {
+  BudgetCurves curves;
+  curves.num_layers = 1;
+  curves.num_kv_heads = heads;
+  curves.levels = std::move(levels);
+  curves.kl = std::move(kl);
+  return curves;
+}
+
+double harm(const BudgetCurves& curves, const Budgets& budgets) {
+  double sum = 0;
+  for (std::size_t i = 0; i < budgets.size(); ++i) {
+    const auto at = std::find(curves.levels.begin(), curves.levels.end(), budgets[i]);
+    sum += curves.head(
+        static_cast<std::int64_t>(i))[static_cast<std::size_t>(at - curves.levels.begin())];
+  }
+  return sum;
+}
+
+std::int64_t total(const Budgets& budgets) {
+  return std::accumulate(budgets.begin(), budgets.end(), std::int64_t{0});
+}
+
+TEST(AllocateBudgets, TokensGoWhereTheySaveMost) {
+  // Head 0 saves 0.4 for the first 100 tokens, head 1 saves 0.01.
+  const BudgetCurves curves = curves_of(2, {100, 200, 400}, {0.5, 0.1, 0.05, 0.02, 0.01, 0.005});
+  EXPECT_EQ(allocate_budgets(curves, 100), (Budgets{100, 100}));
+  EXPECT_EQ(allocate_budgets(curves, 150), (Budgets{200, 100}));
+  EXPECT_EQ(allocate_budgets(curves, 250), (Budgets{400, 100}));
+  EXPECT_EQ(allocate_budgets(curves, 300), (Budgets{400, 200}));
+  EXPECT_EQ(allocate_budgets(curves, 400), (Budgets{400, 400}));
+}
+
+TEST(AllocateBudgets, AHeadThatOnlyGainsFromMuchIsReachedOverItsHull) {
+  // 200 tokens save head 0 nothing, 400 save everything: one step of 300 tokens.
+  const BudgetCurves curves = curves_of(2, {100, 200, 400}, {1, 1, 0, 0.3, 0.2, 0.1});
+  EXPECT_EQ(allocate_budgets(curves, 250), (Budgets{400, 100}));
+  EXPECT_EQ(allocate_budgets(curves, 300), (Budgets{400, 200}));
+}
+
+TEST(AllocateBudgets, NothingIsSpentWhereNothingIsSaved) {
+  // More tokens that harm, as noise has it, are not taken.
+  const BudgetCurves curves = curves_of(2, {100, 200, 400}, {0.1, 0.2, 0.3, 0.5, 0.4, 0.4});
+  EXPECT_EQ(allocate_budgets(curves, 400), (Budgets{100, 200}));
+}
+
+TEST(AllocateBudgets, LessThanTheLowestLevelIsTheLowestLevel) {
+  const BudgetCurves curves = curves_of(2, {100, 200}, {1, 0, 1, 0});
+  EXPECT_EQ(allocate_budgets(curves, 10), (Budgets{100, 100}));
+}
+
+TEST(AllocateBudgets, ConvexCurvesAreDividedAsBruteForceDivides) {
+  std::mt19937 random(5);
+  std::uniform_real_distribution<double> saving(0.01, 1);
+  for (int round = 0; round < 200; ++round) {
+    constexpr std::int32_t kHeads = 4;
+    std::vector<double> kl;
+    for (std::int32_t head = 0; head < kHeads; ++head) {
+      std::vector<double> savings(3);
+      std::generate(savings.begin(), savings.end(), [&] { return saving(random); });
+      std::sort(savings.rbegin(), savings.rend());
+      double value = 4;
+      kl.push_back(value);
+      for (const double s : savings) kl.push_back(value -= s);
+    }
+    // Equal steps: greedy is optimal at every total.
+    const BudgetCurves curves = curves_of(kHeads, {1, 2, 3, 4}, kl);
+    const std::int64_t tokens = kHeads + round % (3 * kHeads + 1);
+    double least = std::numeric_limits<double>::max();
+    for (int code = 0; code < 256; ++code) {
+      const Budgets candidate = {1 + code % 4, 1 + code / 4 % 4, 1 + code / 16 % 4, 1 + code / 64};
+      if (total(candidate) <= tokens) least = std::min(least, harm(curves, candidate));
+    }
+    const Budgets budgets = allocate_budgets(curves, static_cast<double>(tokens) / kHeads);
+    EXPECT_LE(total(budgets), tokens);
+    EXPECT_NEAR(harm(curves, budgets), least, 1e-12);
+  }
+}
+
+class CalibrationTest : public ::testing::Test {
+ protected:
+  CalibrationTest()
+      : file_(testing::TinyModel()),
+        engine_(testing::make_engine(file_.path(), testing::dense_options(KvType::kF32, 1200))) {
+    plan_.context = 300;
+    plan_.tokens = 20;
+    plan_.rows = 10;
+    for (const std::uint64_t seed : {3U, 4U}) {
+      windows_.push_back(testing::random_tokens(
+          testing::TinyModel().vocabulary, static_cast<std::size_t>(plan_.window_tokens()), seed));
+    }
+  }
+
+  testing::TemporaryFile file_;
+  std::unique_ptr<Engine> engine_;
+  PerplexityPlan plan_;
+  std::vector<std::vector<Token>> windows_;
+};
+
+TEST_F(CalibrationTest, CurvesAreThoseOfPerplexityArmsWithOneSparseHead) {
+  SelectionPolicy policy;
+  const auto curves =
+      measure_budget_curves(*engine_, plan_, windows_, policy, {96, 192}, 0).value();
+  const ModelInfo& info = engine_->model().info();
+  const auto heads = static_cast<std::size_t>(info.num_layers * info.num_kv_heads);
+  ASSERT_EQ(curves.kl.size(), heads * 2);
+  for (const std::size_t head : {std::size_t{0}, heads - 1}) {
+    Arm arm;
+    arm.policy.crossover = 1;
+    arm.policy.budget_table.assign(heads, SelectionPolicy::kDenseBudget);
+    arm.policy.budget_table[head] = 96;
+    double kl = 0;
+    for (const auto& window : windows_) {
+      const auto result = run_window(*engine_, plan_, window, std::span(&arm, 1)).value();
+      for (const double value : result.arms[0].kl) kl += value / 40;
+    }
+    EXPECT_GT(kl, 0);
+    EXPECT_NEAR(curves.head(static_cast<std::int64_t>(head))[0], kl, 1e-9 + 1e-6 * kl);
+  }
+}
+
+TEST_F(CalibrationTest, SameRunSameCurvesAndTheEngineKeepsItsPolicy) {
+  engine_->set_policy(SelectionPolicy::paper(128));
+  const std::int64_t free_pages = engine_->cache().free_pages();
+  const auto once = measure_budget_curves(*engine_, plan_, windows_, {}, {96, 192}, 0).value();
+  const auto again = measure_budget_curves(*engine_, plan_, windows_, {}, {96, 192}, 0).value();
+  EXPECT_EQ(once.kl, again.kl);
+  EXPECT_EQ(engine_->options().policy.budget, 128);
+  EXPECT_EQ(engine_->cache().free_pages(), free_pages);
+}
+
+TEST_F(CalibrationTest, AHeadThatIsSettledIsNotMeasuredAgain) {
+  const auto curves = measure_budget_curves(*engine_, plan_, windows_, {}, {96, 192}, 1e9).value();
+  for (std::int64_t head = 0; head < 2; ++head) {
+    EXPECT_GT(curves.head(head)[0], 0);
+    EXPECT_EQ(curves.head(head)[0], curves.head(head)[1]);
+  }
+}
+
+TEST_F(CalibrationTest, ProgressStopsIt) {
+  int calls = 0;
+  const auto curves = measure_budget_curves(
+      *engine_, plan_, windows_, {}, {96, 192}, 0,
+      [&](std::int64_t done, std::int64_t) { return ++calls < 8 || done < 2; });
+  EXPECT_FALSE(curves);
+}
+
+TEST_F(CalibrationTest, BadRequestsAreRefused) {
+  EXPECT_THROW(measure_budget_curves(*engine_, plan_, {}, {}, {96}, 0), InvalidArgument);
+  EXPECT_THROW(measure_budget_curves(*engine_, plan_, windows_, {}, {}, 0), InvalidArgument);
+  EXPECT_THROW(measure_budget_curves(*engine_, plan_, windows_, {}, {96, 96}, 0), InvalidArgument);
+  windows_[1].pop_back();
+  EXPECT_THROW(measure_budget_curves(*engine_, plan_, windows_, {}, {96}, 0), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace quest::eval
