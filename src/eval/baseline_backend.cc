@@ -156,54 +156,10 @@ class BaselineBackend final : public AttentionBackend {
       request.rows.table = batch.pages(r);
       request.sparse = batch.sparse[static_cast<std::size_t>(r)] != 0;
       request.sequence = batch.sequences[static_cast<std::size_t>(r)];
-      attach_state(request);
+      request.eviction = state_->at_work(request.sequence, request.rows.first_position,
+                                         request.sparse, num_lists());
       requests_.push_back(request);
     }
-  }
-
-  [[noreturn]] static void refuse(const Request& request, const std::string& fault) {
-    throw InvalidArgument("baseline: sequence " + std::to_string(request.sequence) + " " + fault);
-  }
-
-  /// Finds what is known of the sequence, or starts to evict from it.
-  void attach_state(Request& request) {
-    const auto found = state_->sequences.find(request.sequence);
-    EvictionState* const known = found == state_->sequences.end() ? nullptr : &found->second;
-    const bool now_evicts = kind_ && evicts(*kind_);
-    if (known != nullptr && known->kind && (known->kind != kind_ || !request.sparse)) {
-      refuse(request, "has lost tokens to " + std::string(name_of(*known->kind)) +
-                          ": nothing else can read it");
-    }
-    const std::int64_t before = request.rows.first_position;
-    if (now_evicts && request.sparse) {
-      if (known == nullptr) refuse(request, "was not watched while its prompt was read");
-      if (!known->kind) start_evicting(request, *known);
-      if (known->length != before) {
-        refuse(request, "has " + std::to_string(before) + " tokens, of which " +
-                            std::to_string(known->length) + " were seen");
-      }
-      request.eviction = known;
-    } else if (!kind_ && !request.sparse && known != nullptr && known->watched) {
-      if (known->prompt.tokens != before) refuse(request, "was not watched from its beginning");
-      const std::size_t lists = num_lists();
-      known->prompt.last.resize(lists);
-      known->prompt.sums.resize(lists);
-      request.eviction = known;
-    }
-  }
-
-  void start_evicting(const Request& request, EvictionState& state) {
-    PromptWeights& prompt = state.prompt;
-    if (*kind_ == BaselineKind::kH2o && !prompt.with_sums && prompt.tokens > 0) {
-      refuse(request, "was watched without sums, which h2o needs");
-    }
-    auto& scores = *kind_ == BaselineKind::kH2o ? prompt.sums : prompt.last;
-    scores.resize(num_lists());
-    for (std::vector<double>& list : scores) state.heads.emplace_back(std::move(list));
-    state.length = prompt.tokens;
-    state.kind = kind_;
-    state.watched = false;
-    state.prompt = {};
   }
 
   std::size_t num_lists() const {

@@ -25,6 +25,12 @@ struct BaselineState {
   std::optional<BaselineKind> kind;
   std::uint64_t seed = 0;
   std::map<SequenceId, EvictionState> sequences;
+
+  /// The state that a step works on in which the sequence, now of `tokens` tokens, reads more: an
+  /// evicting baseline's, which begins here if it has not yet, or that of a watched prompt; null if
+  /// nothing need be noted. `lists` = layers * KV heads. Throws InvalidArgument if the sequence has
+  /// lost what the step would read, or if too little is known to evict from it.
+  EvictionState* at_work(SequenceId sequence, std::int64_t tokens, bool sparse, std::size_t lists);
 };
 
 /// The serving backend, with baselines in its place while `state` names one.
