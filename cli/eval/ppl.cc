@@ -92,17 +92,20 @@ std::string as_table(const std::vector<eval::Arm>& arms,
                row.kl, 100 * row.agreement, 100 * row.cost.kv_share(), 100 * row.cost.bytes_share(),
                static_cast<long long>(row.cost.fallback_lists), row.cost.tokens_per_second());
   }
-  table += format("\n%-16s %10s", "tokens", "full");
-  for (const eval::Arm& arm : arms) table += format(" %*s", width, arm.name.c_str());
-  for (std::size_t b = 0; b < first.positions.size(); ++b) {
-    const eval::PositionBucket& bucket = first.positions[b];
-    table += format("\n%-16s %10.4f",
-                    format("%lld..%lld", static_cast<long long>(bucket.first),
-                           static_cast<long long>(bucket.last))
-                        .c_str(),
-                    bucket.perplexity_full);
-    for (const eval::PerplexitySummary& row : rows) {
-      table += format(" %*.4f", width, row.positions[b].perplexity);
+  table += format("\n%-*s", width, "tokens");
+  for (const eval::PositionBucket& bucket : first.positions) {
+    table += format(" %14s", format("%lld..%lld", static_cast<long long>(bucket.first),
+                                    static_cast<long long>(bucket.last))
+                                 .c_str());
+  }
+  table += format("\n%-*s", width, "full");
+  for (const eval::PositionBucket& bucket : first.positions) {
+    table += format(" %14.4f", bucket.perplexity_full);
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    table += format("\n%-*s", width, arms[i].name.c_str());
+    for (const eval::PositionBucket& bucket : rows[i].positions) {
+      table += format(" %14.4f", bucket.perplexity);
     }
   }
   return table + "\n";
