@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <memory>
+#include <span>
 #include <utility>
 
 #include "eval/resume_file.h"
@@ -20,6 +22,30 @@ namespace {
 /// The question's budget in multiples of the answer's, as in `quest ask`.
 constexpr std::int64_t kQuestionBudgetFactor = 4;
 
+std::string baseline_names() {
+  std::string names;
+  for (const eval::BaselineKind kind : eval::all_baselines()) {
+    names += (names.empty() ? "" : ", ") + std::string(name_of(kind));
+  }
+  return names;
+}
+
+std::vector<eval::BaselineKind> chosen_baselines(const std::string& text) {
+  const std::span<const eval::BaselineKind> all = eval::all_baselines();
+  if (text.empty()) return {};
+  if (text == "all") return {all.begin(), all.end()};
+  std::vector<eval::BaselineKind> kinds;
+  for (const std::string& word : parse_words("--baselines", text)) {
+    const auto kind = eval::parse_baseline(word);
+    if (!kind) {
+      throw InvalidArgument("--baselines '" + word + "' is unknown; use " + baseline_names() +
+                            ", or all");
+    }
+    if (std::find(kinds.begin(), kinds.end(), *kind) == kinds.end()) kinds.push_back(*kind);
+  }
+  return kinds;
+}
+
 }  // namespace
 
 void add_eval_options(CLI::App& app, EvalOptions& options) {
@@ -32,6 +58,14 @@ void add_eval_options(CLI::App& app, EvalOptions& options) {
   add_model_options(app, options.common);
   add_storage_options(app, options.common);
   add_selection_options(app, options.common);
+}
+
+void add_baseline_options(CLI::App& app, EvalOptions& options) {
+  app.add_option("--baselines", options.baselines,
+                 "Other ways to read as much, beside every budget, commas between: " +
+                     baseline_names() + "; or all");
+  app.add_option("--baseline-seed", options.baseline_seed, "Seed of the random pages")
+      ->capture_default_str();
 }
 
 void add_question_budget(CLI::App& app, EvalOptions& options) {
@@ -48,6 +82,8 @@ std::vector<eval::Arm> checked_arms(const EvalOptions& options) {
   if (options.question_budget) {
     require_at_least("--question-budget", *options.question_budget, options.common.page_size);
   }
+  const std::vector<eval::BaselineKind> baselines = chosen_baselines(options.baselines);
+  const auto attention = std::make_shared<eval::Baselines>();
   std::vector<eval::Arm> arms;
   for (const std::int64_t budget : parse_list("--budget", options.budgets, "tokens")) {
     CommonOptions common = options.common;
@@ -57,14 +93,26 @@ std::vector<eval::Arm> checked_arms(const EvalOptions& options) {
     arm.policy = engine_options(common).policy;
     arm.question = arm.policy.with_budget(
         options.question_budget.value_or(kQuestionBudgetFactor * budget), options.common.page_size);
-    arms.push_back(std::move(arm));
+    arms.push_back(arm);
+    for (const eval::BaselineKind kind : baselines) {
+      eval::Arm other = arm;
+      other.name += " " + std::string(name_of(kind));
+      other.baseline = {kind, options.baseline_seed, attention};
+      arms.push_back(std::move(other));
+    }
   }
   return arms;
 }
 
-EngineOptions eval_engine(const EvalOptions& options, std::int64_t tokens) {
+EngineOptions eval_engine(const EvalOptions& options, const std::vector<eval::Arm>& arms,
+                          std::int64_t tokens) {
   EngineOptions engine = engine_options(options.common);
   engine.context = tokens;
+  for (const eval::Arm& arm : arms) {
+    if (!arm.baseline) continue;
+    engine.attention = arm.baseline->baselines->attention();  // all arms share one
+    break;
+  }
   return engine;
 }
 
@@ -75,11 +123,14 @@ void check_context(const EvalOptions& options, std::int64_t tokens, const ModelI
                         "' was trained for; take fewer, or insist with --long-context");
 }
 
-void check_sparse(const eval::ArmCost& cost, const std::string& what) {
+void check_sparse(const eval::ArmCost& cost, const eval::Arm& arm, const std::string& where) {
+  // Moving bytes twice is what this one is there to show.
+  if (arm.baseline && arm.baseline->kind == eval::BaselineKind::kGather) return;
   if (!cost.reads_like_dense()) return;
   const AttentionCounters& attention = cost.counters.attention;
-  throw Error(what + " read " + std::to_string(attention.bytes_read()) +
-              " bytes where full attention reads " + std::to_string(attention.dense_bytes) +
+  throw Error("the arm with --budget " + arm.name + where + " read " +
+              std::to_string(attention.bytes_read()) + " bytes where full attention reads " +
+              std::to_string(attention.dense_bytes) +
               ": nothing was sparse and nothing was measured; lower the budget or take a longer "
               "context");
 }
@@ -97,6 +148,9 @@ Json run_identity(const char* command, const EvalOptions& options, const ModelIn
     identity["arms"].push_back({{"name", arm.name},
                                 {"budget", arm.policy.budget},
                                 {"question_budget", arm.question.budget}});
+    if (arm.baseline && arm.baseline->kind == eval::BaselineKind::kRandom) {
+      identity["arms"].back()["seed"] = arm.baseline->seed;
+    }
   }
   return identity;
 }
@@ -111,6 +165,7 @@ Json shared_policy_fields(const EngineOptions& options) {
 Json cost_fields(const eval::ArmCost& cost) {
   const AttentionCounters& attention = cost.counters.attention;
   return {{"kv_bytes_share", cost.bytes_share()},
+          {"kv_bytes_share_without_summaries", cost.kv_share()},
           {"bytes_read", bytes_read_fields(attention)},
           {"pages_read", attention.pages_read},
           {"sparse_lists", attention.sparse_lists},
@@ -192,6 +247,12 @@ int report(const EvalOptions& options, Output& output, const Json& json, const s
     output.finish();
   }
   return finished < items ? kInterruptedStatus : 0;
+}
+
+int name_width(const std::vector<eval::Arm>& arms) {
+  std::size_t width = 8;
+  for (const eval::Arm& arm : arms) width = std::max(width, arm.name.size());
+  return static_cast<int>(width);
 }
 
 std::string format(const char* pattern, ...) {

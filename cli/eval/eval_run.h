@@ -24,25 +24,31 @@ struct EvalOptions {
   std::string budgets = "512";
   std::optional<std::int64_t> question_budget;
   std::string resume;
+  std::string baselines;  ///< names with commas between, or "all"
+  std::uint64_t baseline_seed = 1;
 };
 
 /// Model, storage and selection options, --budget LIST, --dense, --resume, --seed is the command's.
 void add_eval_options(CLI::App& app, EvalOptions& options);
+/// --baselines, --baseline-seed.
+void add_baseline_options(CLI::App& app, EvalOptions& options);
 void add_question_budget(CLI::App& app, EvalOptions& options);
 
-/// One arm a budget. Checks every option as `engine_options` does; throws InvalidArgument, or Error
-/// for --dense: an evaluation always runs full attention alongside, and needs a sparse arm.
+/// One arm a budget, each followed by its baselines. Checks every option as `engine_options` does;
+/// throws InvalidArgument, or Error for --dense: an evaluation always runs full attention
+/// alongside, and needs a sparse arm.
 std::vector<eval::Arm> checked_arms(const EvalOptions& options);
 
-/// The engine's options for a cache of `tokens`.
-EngineOptions eval_engine(const EvalOptions& options, std::int64_t tokens);
+/// The engine's options for these arms and a cache of `tokens`.
+EngineOptions eval_engine(const EvalOptions& options, const std::vector<eval::Arm>& arms,
+                          std::int64_t tokens);
 
 /// Refuses prompts beyond what the model was trained for, unless --long-context.
 void check_context(const EvalOptions& options, std::int64_t tokens, const ModelInfo& info);
 
 /// Throws Error if the arm read as many bytes as full attention: its figures would be those of full
-/// attention under another name.
-void check_sparse(const eval::ArmCost& cost, const std::string& what);
+/// attention under another name. `where` adds to the message.
+void check_sparse(const eval::ArmCost& cost, const eval::Arm& arm, const std::string& where = "");
 
 /// What tells this run from others: command, model, policy. Commands add their own fields.
 Json run_identity(const char* command, const EvalOptions& options, const ModelInfo& info,
@@ -51,8 +57,8 @@ Json run_identity(const char* command, const EvalOptions& options, const ModelIn
 /// The policy without what differs between the arms.
 Json shared_policy_fields(const EngineOptions& options);
 
-/// kv_bytes_share, bytes_read, pages_read, sparse_lists, dense_lists, fallback_lists,
-/// tokens_per_second, seconds.
+/// kv_bytes_share, kv_bytes_share_without_summaries, bytes_read, pages_read, sparse_lists,
+/// dense_lists, fallback_lists, tokens_per_second, seconds.
 Json cost_fields(const eval::ArmCost& cost);
 
 // Costs on their way through a resume file.
@@ -76,6 +82,9 @@ std::vector<Json> run_items(const std::string& label, const std::vector<EvalItem
 /// be nothing to write: `finished` is the number of finished items.
 int report(const EvalOptions& options, Output& output, const Json& json, const std::string& table,
            std::size_t finished, std::size_t items);
+
+/// Characters of the longest arm's name, and of the headings over it, at least.
+int name_width(const std::vector<eval::Arm>& arms);
 
 /// printf into a string.
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);

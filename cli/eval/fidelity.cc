@@ -154,8 +154,8 @@ int eval_fidelity(const FidelityOptions& options) {
       text_windows(model->tokenizer(), options.texts, plan.text, options.windows, identity);
 
   eval::Fidelity fidelity(
-      model,
-      eval_engine(options.eval, eval::Fidelity::cache_tokens(plan, options.eval.common.page_size)));
+      model, eval_engine(options.eval, arms,
+                         eval::Fidelity::cache_tokens(plan, options.eval.common.page_size)));
   std::vector<EvalItem> items;
   for (const TextWindow& window : windows) {
     items.push_back({window.name, plan.text.context + 2 * plan.text.tokens,
@@ -188,7 +188,7 @@ int eval_fidelity(const FidelityOptions& options) {
   Json json = common_fields(model->info(), fidelity.engine().options().threads);
   std::string table;
   if (forced && free) {
-    check_sparse(forced->cost, "the arm with --budget " + arms.front().name);
+    check_sparse(forced->cost, arms.front());
     json["context"] = plan.text.context;
     json["windows"] = finished;
     json["top"] = plan.top;

@@ -129,6 +129,7 @@ double points(double sum, std::int64_t samples) { return 100 * sum / static_cast
 Json row_fields(const Row& row, const eval::Arm& arm) {
   Json json = {{"dataset", row.dataset},
                {"metric", std::string(name_of(row.metric))},
+               {"arm", arm.method()},
                {"budget", arm.policy.budget},
                {"question_budget", arm.question.budget},
                {"full", points(row.full, row.samples)},
@@ -143,12 +144,13 @@ Json row_fields(const Row& row, const eval::Arm& arm) {
 }
 
 std::string as_table(const std::vector<Row>& rows, const std::vector<eval::Arm>& arms) {
+  const int width = name_width(arms);
   std::string table =
-      format("%-16s %-8s %7s %8s %8s %8s %8s %10s %8s %8s\n", "data set", "metric", "budget",
-             "full", "score", "samples", "tokens", "truncated", "cut", "KV read");
+      format("%-16s %-8s %-*s %8s %8s %8s %8s %10s %8s %8s\n", "data set", "metric", width,
+             "budget", "full", "score", "samples", "tokens", "truncated", "cut", "KV read");
   for (const Row& row : rows) {
-    table += format("%-16s %-8s %7s %8.2f %8.2f %8lld %8lld %10lld %8lld %6.1f %%\n",
-                    row.dataset.c_str(), std::string(name_of(row.metric)).c_str(),
+    table += format("%-16s %-8s %-*s %8.2f %8.2f %8lld %8lld %10lld %8lld %6.1f %%\n",
+                    row.dataset.c_str(), std::string(name_of(row.metric)).c_str(), width,
                     arms[row.arm].name.c_str(), points(row.full, row.samples),
                     points(row.score, row.samples), static_cast<long long>(row.samples),
                     static_cast<long long>(row.prompt_tokens / row.samples),
@@ -194,7 +196,7 @@ int eval_longbench(const LongBenchOptions& options) {
                                                static_cast<std::int64_t>(request.question.size()),
                                                request.max_tokens, options.eval.common.page_size));
   }
-  Engine engine(model, eval_engine(options.eval, cache));
+  Engine engine(model, eval_engine(options.eval, arms, cache));
   std::vector<EvalItem> items;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     items.push_back({std::to_string(i) + "/" + samples[i].id,
@@ -229,7 +231,7 @@ int eval_longbench(const LongBenchOptions& options) {
   Json json = common_fields(model->info(), engine.options().threads);
   Json row_list = Json::array();
   for (const Row& row : rows) {
-    check_sparse(row.cost, "the arm with --budget " + arms[row.arm].name + " on " + row.dataset);
+    check_sparse(row.cost, arms[row.arm], " on " + row.dataset);
     row_list.push_back(row_fields(row, arms[row.arm]));
   }
   json["context"] = context;
@@ -266,6 +268,7 @@ void add_eval_longbench(CLI::App& eval, int& status) {
       ->capture_default_str();
   add_eval_options(*command, options->eval);
   add_question_budget(*command, options->eval);
+  add_baseline_options(*command, options->eval);
   command->callback([options, &status] { status = eval_longbench(*options); });
 }
 

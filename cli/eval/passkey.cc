@@ -165,6 +165,7 @@ Json row_fields(const Row& row, const eval::Arm& arm) {
   Json json = {{"variant", std::string(name_of(row.variant))},
                {"length", row.length},
                {"depth", row.depth},
+               {"arm", arm.method()},
                {"budget", arm.policy.budget},
                {"question_budget", arm.question.budget},
                {"trials", row.trials},
@@ -186,14 +187,15 @@ Json row_fields(const Row& row, const eval::Arm& arm) {
 }
 
 std::string as_table(const std::vector<Row>& rows, const std::vector<eval::Arm>& arms) {
-  std::string table = format("%-12s %7s %6s %7s %9s %7s %6s %6s %11s %4s %9s %9s\n", "variant",
-                             "length", "depth", "budget", "question", "trials", "full", "hits",
-                             "where full", "cut", "question", "answer");
+  const int width = name_width(arms);
+  std::string table = format("%-12s %7s %6s %-*s %9s %7s %6s %6s %11s %4s %9s %9s\n", "variant",
+                             "length", "depth", width, "budget", "question", "trials", "full",
+                             "hits", "where full", "cut", "question", "answer");
   for (const Row& row : rows) {
     table += format(
-        "%-12s %7lld %6.2f %7s %9lld %7lld %6lld %6lld %7lld/%-3lld %4lld %7.1f %% %7.1f %%\n",
+        "%-12s %7lld %6.2f %-*s %9lld %7lld %6lld %6lld %7lld/%-3lld %4lld %7.1f %% %7.1f %%\n",
         std::string(name_of(row.variant)).c_str(), static_cast<long long>(row.length), row.depth,
-        arms[row.arm].name.c_str(), static_cast<long long>(arms[row.arm].question.budget),
+        width, arms[row.arm].name.c_str(), static_cast<long long>(arms[row.arm].question.budget),
         static_cast<long long>(row.trials), static_cast<long long>(row.full_hits),
         static_cast<long long>(row.hits), static_cast<long long>(row.hits_where_full),
         static_cast<long long>(row.full_hits), static_cast<long long>(row.truncated),
@@ -234,8 +236,7 @@ Json count_fields(const std::vector<Row>& rows, const std::vector<eval::Arm>& ar
   std::int64_t hits = 0;
   Json row_list = Json::array();
   for (const Row& row : rows) {
-    check_sparse(row.cost(), "the arm with --budget " + arms[row.arm].name + " at length " +
-                                 std::to_string(row.length));
+    check_sparse(row.cost(), arms[row.arm], " at length " + std::to_string(row.length));
     trials += row.trials;
     full_hits += row.full_hits;
     hits += row.hits;
@@ -272,9 +273,9 @@ int eval_passkey(const PasskeyOptions& options) {
     eval::passkey_prompt(model->tokenizer(), haystack, trial, page_size);
   }
 
-  Engine engine(
-      model, eval_engine(options.eval, eval::answer_cache_tokens(longest, longest,
-                                                                 options.max_tokens, page_size)));
+  Engine engine(model, eval_engine(options.eval, arms,
+                                   eval::answer_cache_tokens(longest, longest, options.max_tokens,
+                                                             page_size)));
   const std::vector<EvalItem> items = items_of(options, trials, engine, haystack, arms);
   const std::vector<Json> results = run_items("Pass key", items, options.eval.resume, identity);
   std::vector<Row> rows;
@@ -318,6 +319,7 @@ void add_eval_passkey(CLI::App& eval, int& status) {
       ->capture_default_str();
   add_eval_options(*command, options->eval);
   add_question_budget(*command, options->eval);
+  add_baseline_options(*command, options->eval);
   command->callback([options, &status] { status = eval_passkey(*options); });
 }
 

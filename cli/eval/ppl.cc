@@ -48,7 +48,8 @@ Json interval_fields(const std::optional<eval::Interval>& interval) {
 }
 
 Json row_fields(const eval::Arm& arm, const eval::PerplexitySummary& row) {
-  Json json = {{"budget", arm.policy.budget},
+  Json json = {{"arm", arm.method()},
+               {"budget", arm.policy.budget},
                {"perplexity_full", row.perplexity_full},
                {"perplexity", row.perplexity},
                {"relative_increase", row.relative_increase},
@@ -70,12 +71,14 @@ Json row_fields(const eval::Arm& arm, const eval::PerplexitySummary& row) {
 
 std::string as_table(const std::vector<eval::Arm>& arms,
                      const std::vector<eval::PerplexitySummary>& rows) {
-  std::string table =
-      format("%-8s %10s %9s %21s %8s %7s %8s %8s %10s\n", "budget", "perplexity", "increase",
-             "95 % interval", "KL", "top-1", "KV read", "fallback", "tokens/s");
+  const int width = name_width(arms);
+  std::string table = format("%-*s %10s %9s %21s %8s %7s %8s %8s %8s %10s\n", width, "budget",
+                             "perplexity", "increase", "95 % interval", "KL", "top-1", "K and V",
+                             "KV read", "fallback", "tokens/s");
   const eval::PerplexitySummary& first = rows.front();
-  table += format("%-8s %10.4f %9s %21s %8s %7s %8s %8s %10.1f\n", "full", first.perplexity_full,
-                  "", "", "", "", "100.0 %", "", first.full.tokens_per_second());
+  table += format("%-*s %10.4f %9s %21s %8s %7s %8s %8s %8s %10.1f\n", width, "full",
+                  first.perplexity_full, "", "", "", "", "100.0 %", "100.0 %", "",
+                  first.full.tokens_per_second());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const eval::PerplexitySummary& row = rows[i];
     std::string interval = "-";
@@ -83,22 +86,26 @@ std::string as_table(const std::vector<eval::Arm>& arms,
       interval = format("%+.2f .. %+.2f %%", 100 * std::expm1(row.interval->low),
                         100 * std::expm1(row.interval->high));
     }
-    table += format("%-8s %10.4f %+7.2f %% %21s %8.4f %5.1f %% %6.1f %% %8lld %10.1f\n",
-                    arms[i].name.c_str(), row.perplexity, 100 * row.relative_increase,
-                    interval.c_str(), row.kl, 100 * row.agreement, 100 * row.cost.bytes_share(),
-                    static_cast<long long>(row.cost.fallback_lists), row.cost.tokens_per_second());
+    table +=
+        format("%-*s %10.4f %+7.2f %% %21s %8.4f %5.1f %% %6.1f %% %6.1f %% %8lld %10.1f\n", width,
+               arms[i].name.c_str(), row.perplexity, 100 * row.relative_increase, interval.c_str(),
+               row.kl, 100 * row.agreement, 100 * row.cost.kv_share(), 100 * row.cost.bytes_share(),
+               static_cast<long long>(row.cost.fallback_lists), row.cost.tokens_per_second());
   }
-  table += format("\n%-16s %10s", "tokens", "full");
-  for (const eval::Arm& arm : arms) table += format(" %10s", arm.name.c_str());
-  for (std::size_t b = 0; b < first.positions.size(); ++b) {
-    const eval::PositionBucket& bucket = first.positions[b];
-    table += format("\n%-16s %10.4f",
-                    format("%lld..%lld", static_cast<long long>(bucket.first),
-                           static_cast<long long>(bucket.last))
-                        .c_str(),
-                    bucket.perplexity_full);
-    for (const eval::PerplexitySummary& row : rows) {
-      table += format(" %10.4f", row.positions[b].perplexity);
+  table += format("\n%-*s", width, "tokens");
+  for (const eval::PositionBucket& bucket : first.positions) {
+    table += format(" %14s", format("%lld..%lld", static_cast<long long>(bucket.first),
+                                    static_cast<long long>(bucket.last))
+                                 .c_str());
+  }
+  table += format("\n%-*s", width, "full");
+  for (const eval::PositionBucket& bucket : first.positions) {
+    table += format(" %14.4f", bucket.perplexity_full);
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    table += format("\n%-*s", width, arms[i].name.c_str());
+    for (const eval::PositionBucket& bucket : rows[i].positions) {
+      table += format(" %14.4f", bucket.perplexity);
     }
   }
   return table + "\n";
@@ -139,9 +146,10 @@ int eval_ppl(const PplOptions& options) {
   const auto windows =
       text_windows(model->tokenizer(), options.texts, plan, options.windows, identity);
 
-  Engine engine(model, eval_engine(options.eval, eval::perplexity_cache_tokens(
-                                                     plan, static_cast<std::int64_t>(arms.size()),
-                                                     options.eval.common.page_size)));
+  Engine engine(
+      model, eval_engine(options.eval, arms,
+                         eval::perplexity_cache_tokens(plan, static_cast<std::int64_t>(arms.size()),
+                                                       options.eval.common.page_size)));
   std::vector<EvalItem> items;
   for (const TextWindow& window : windows) {
     items.push_back({window.name, plan.context + plan.tokens,
@@ -158,7 +166,7 @@ int eval_ppl(const PplOptions& options) {
   Json row_list = Json::array();
   for (std::size_t i = 0; i < arms.size() && !finished.empty(); ++i) {
     rows.push_back(eval::summarise(finished, i, plan, options.positions));
-    check_sparse(rows.back().cost, "the arm with --budget " + arms[i].name);
+    check_sparse(rows.back().cost, arms[i]);
     row_list.push_back(row_fields(arms[i], rows.back()));
   }
   if (!rows.empty()) json.update(row_list.front());
@@ -188,6 +196,7 @@ void add_eval_ppl(CLI::App& eval, int& status) {
   command->add_option("--positions", options->positions, "Parts of a window that are shown apart")
       ->capture_default_str();
   add_eval_options(*command, options->eval);
+  add_baseline_options(*command, options->eval);
   command->callback([options, &status] { status = eval_ppl(*options); });
 }
 

@@ -25,6 +25,8 @@ std::optional<ArmAnswer> answer_on_fork(Engine& engine, const Session& material,
   const auto read_on = [&](std::int64_t, std::int64_t) { return go_on(); };
   ArmAnswer result;
   Session session = material.fork();
+  const ForkState state(arm, material.sequence(), session.sequence());
+  const ArmInUse use(arm);
   engine.set_policy(arm.question);
   engine.reset_counters();
   const bool read = arm.question.dense ? session.prefill(request.question, read_on)
@@ -71,6 +73,7 @@ std::optional<Answers> answer(Engine& engine, const AnswerRequest& request,
   std::int64_t reported = 0;
   const auto go_on = [&] { return !progress || progress(reported, total); };
   Session material(engine);
+  const PromptWatch watch(arms, material);
   const bool read = material.prefill(request.material, [&](std::int64_t done, std::int64_t) {
     reported = done - 1;
     return go_on();

@@ -5,6 +5,10 @@
 
 namespace quest::eval {
 
+std::string Arm::method() const {
+  return std::string(baseline ? name_of(baseline->kind) : "quest");
+}
+
 Arm full_arm() {
   Arm arm;
   arm.name = "full";
@@ -23,6 +27,13 @@ double ArmCost::bytes_share() const {
   const AttentionCounters& attention = counters.attention;
   if (attention.dense_bytes == 0) return 0;
   return static_cast<double>(attention.bytes_read()) / static_cast<double>(attention.dense_bytes);
+}
+
+double ArmCost::kv_share() const {
+  const AttentionCounters& attention = counters.attention;
+  if (attention.dense_bytes == 0) return 0;
+  return static_cast<double>(attention.k_bytes + attention.v_bytes) /
+         static_cast<double>(attention.dense_bytes);
 }
 
 double ArmCost::tokens_per_second() const {

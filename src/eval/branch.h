@@ -1,6 +1,8 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
+#include <set>
 #include <span>
 
 #include "quest/eval/arm.h"
@@ -18,6 +20,44 @@ class PolicyGuard {
  private:
   Engine& engine_;
   const SelectionPolicy policy_;
+};
+
+/// Lets the evicting baselines among the arms see the prompt that a sequence is about to read.
+class PromptWatch {
+ public:
+  PromptWatch(std::span<const Arm> arms, const Session& prompt);
+  ~PromptWatch();
+  PromptWatch(const PromptWatch&) = delete;
+  PromptWatch& operator=(const PromptWatch&) = delete;
+
+ private:
+  const SequenceId sequence_;
+  std::set<std::shared_ptr<Baselines>> watching_;
+};
+
+/// A baseline's state of a fork, where the arm has any, for as long as the fork lives.
+class ForkState {
+ public:
+  ForkState(const Arm& arm, SequenceId parent, SequenceId child);
+  ~ForkState();
+  ForkState(const ForkState&) = delete;
+  ForkState& operator=(const ForkState&) = delete;
+
+ private:
+  std::shared_ptr<Baselines> baselines_;
+  const SequenceId child_;
+};
+
+/// While it lives the engine reads as the arm does.
+class ArmInUse {
+ public:
+  explicit ArmInUse(const Arm& arm);
+  ~ArmInUse();
+  ArmInUse(const ArmInUse&) = delete;
+  ArmInUse& operator=(const ArmInUse&) = delete;
+
+ private:
+  const Arm& arm_;
 };
 
 /// A fork of a session that one arm grows token by token while the others grow theirs.
@@ -39,6 +79,7 @@ class Branch {
   Engine& engine_;
   const Arm& arm_;
   const SequenceId sequence_;
+  const ForkState state_;
   ArmCost cost_;
 };
 

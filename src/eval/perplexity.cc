@@ -105,6 +105,7 @@ std::optional<PerplexityWindow> run_window(Engine& engine, const PerplexityPlan&
   const std::int64_t total = plan.context + plan.tokens;
   const auto context = static_cast<std::size_t>(plan.context);
   Session session(engine);
+  const PromptWatch watch(arms, session);
   const bool read = session.prefill(window.first(context), [&](std::int64_t done, std::int64_t) {
     return !progress || progress(done, total);
   });

@@ -40,6 +40,9 @@ TEST(EvalUsage, BadOptionsAreNamed) {
   expect_refusal({"eval", "passkey", "--place", "left"}, 2, {"--place 'left'", "start"});
   expect_refusal({"eval", "passkey", "--depth", "0.5,1.5"}, 2, {"--depth '0.5,1.5'"});
   expect_refusal({"eval", "fidelity", "--text", "x", "--budget", "64,128"}, 2, {"one budget"});
+  expect_refusal({"eval", "ppl", "--text", "x", "--baselines", "h2o,snapkv"}, 2,
+                 {"--baselines 'snapkv'", "streaming-llm", "h2o", "tova", "oracle", "fixed",
+                  "random", "gather", "all"});
   expect_refusal({"eval", "longbench"}, 2, {"FILE"});
   expect_refusal({"eval", "longbench", "--convert", "x"}, 2, {"--prompts"});
 }
@@ -150,6 +153,40 @@ TEST_F(Eval, PplReportsWhatWasReadAndWhatItCost) {
   EXPECT_LE(small.at("interval").at(0), small.at("interval").at(1));
   EXPECT_NEAR(small.at("perplexity").get<double>() / small.at("perplexity_full").get<double>() - 1,
               small.at("relative_increase").get<double>(), 1e-9);
+}
+
+TEST_F(Eval, PplSetsBaselinesBesideEveryBudget) {
+  const std::vector<std::string> options = {"--budget", "128,256", "--baselines", "all"};
+  const ProgramResult table = run_program(ppl(options));
+  ASSERT_EQ(table.status, 0) << table.err;
+  const std::string json_file = folder_ / "rows.json";
+  std::vector<std::string> as_json = options;
+  as_json.insert(as_json.end(), {"--json", "-o", json_file});
+  ASSERT_EQ(run_program(ppl(as_json)).status, 0);
+  const auto rows = parse_object(read_file(json_file)).at("rows");
+  const std::vector<std::string> methods = {"quest",  "streaming-llm", "h2o",    "tova",
+                                            "oracle", "fixed",         "random", "gather"};
+  ASSERT_EQ(rows.size(), 2 * methods.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto& row = rows.at(i);
+    const auto& quest = rows.at(i / methods.size() * methods.size());
+    const std::string& method = methods[i % methods.size()];
+    EXPECT_EQ(row.at("arm"), method);
+    EXPECT_EQ(row.at("budget"), i < methods.size() ? 128 : 256);
+    const double share = row.at("kv_bytes_share_without_summaries");
+    const double same = quest.at("kv_bytes_share_without_summaries");
+    if (method != "gather") {
+      EXPECT_NEAR(share, same, 1e-9) << method;
+    } else {
+      EXPECT_GT(share, 2 * same);
+      EXPECT_NEAR(row.at("perplexity").get<double>(), quest.at("perplexity").get<double>(), 0.05);
+    }
+    if (method != "quest") {
+      EXPECT_THAT(table.out, HasSubstr(" " + method));
+    }
+  }
+  EXPECT_GT(rows.at(0).at("kv_bytes_share").get<double>(),
+            rows.at(0).at("kv_bytes_share_without_summaries").get<double>());
 }
 
 TEST_F(Eval, ArmThatReadsLikeDenseFails) {

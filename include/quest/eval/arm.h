@@ -2,18 +2,24 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "quest/engine.h"
+#include "quest/eval/baseline.h"
 #include "quest/policy.h"
 
 namespace quest::eval {
 
 /// One way of reading the cache, compared with full attention on the same tokens.
 struct Arm {
-  std::string name;          ///< as tables and JSON call it, unique within a run
-  SelectionPolicy policy;    ///< while text is forced or an answer is written
-  SelectionPolicy question;  ///< while a question is read (SPEC S9.1)
+  std::string name;                  ///< as tables and JSON call it, unique within a run
+  SelectionPolicy policy;            ///< while text is forced or an answer is written
+  SelectionPolicy question;          ///< while a question is read (SPEC S9.1)
+  std::optional<Baseline> baseline;  ///< instead of the policy's scores
+
+  /// "quest", or the baseline's name.
+  std::string method() const;
 };
 
 /// Full attention: what every arm is compared with.
@@ -28,6 +34,8 @@ struct ArmCost {
   ArmCost& operator+=(const ArmCost& other);
   /// Bytes read, summaries included, divided by those of full attention; 0 if nothing was read.
   double bytes_share() const;
+  /// The same without summaries.
+  double kv_share() const;
   double tokens_per_second() const;  ///< 0 if nothing was read
   /// True if nothing was saved: an arm called sparse must not do that.
   bool reads_like_dense() const;
