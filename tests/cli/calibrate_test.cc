@@ -62,7 +62,7 @@ TEST(CalibrateUsage, DamagedProfilesAreNamedByFileAndField) {
     return json.dump();
   };
   for (const char* field : {"quest_profile", "model_fingerprint", "policy", "budget", "budgets"}) {
-    refused(without(field), "'" + std::string(field) + "' is missing");
+    refused(without(field), std::string(field) + "' is missing");
   }
   const auto with = [](const char* field, const Json& value) {
     Json json = profile_of("0");

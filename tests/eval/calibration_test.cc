@@ -106,7 +106,7 @@ class CalibrationTest : public ::testing::Test {
     plan_.context = 300;
     plan_.tokens = 20;
     plan_.rows = 10;
-    for (const std::uint64_t seed : {3U, 4U}) {
+    for (const std::uint32_t seed : {3U, 4U}) {
       windows_.push_back(testing::random_tokens(
           testing::TinyModel().vocabulary, static_cast<std::size_t>(plan_.window_tokens()), seed));
     }
