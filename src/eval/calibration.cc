@@ -2,6 +2,7 @@
 #include "quest/eval/calibration.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -121,7 +122,7 @@ std::optional<BudgetCurves> measure_budget_curves(Engine& engine, const Perplexi
   curves.num_layers = info.num_layers;
   curves.num_kv_heads = info.num_kv_heads;
   curves.levels = std::move(levels);
-  const auto heads = static_cast<std::size_t>(info.num_layers * info.num_kv_heads);
+  const auto heads = static_cast<std::size_t>(info.num_layers) * info.num_kv_heads;
   const std::size_t count = curves.levels.size();
   curves.kl.assign(heads * count, 0);
   Arm arm;
@@ -154,7 +155,7 @@ std::optional<BudgetCurves> measure_budget_curves(Engine& engine, const Perplexi
 }
 
 std::vector<std::int64_t> allocate_budgets(const BudgetCurves& curves, double tokens) {
-  const auto heads = static_cast<std::size_t>(curves.num_layers * curves.num_kv_heads);
+  const auto heads = static_cast<std::size_t>(curves.num_layers) * curves.num_kv_heads;
   std::vector<Upgrade> steps;
   for (std::size_t head = 0; head < heads; ++head) {
     const std::vector<Upgrade> own = hull_steps(curves, head);
@@ -177,6 +178,7 @@ std::vector<std::int64_t> allocate_budgets(const BudgetCurves& curves, double to
     level[step.head] = step.level;
   }
   std::vector<std::int64_t> budgets;
+  budgets.reserve(heads);
   for (const std::size_t chosen : level) budgets.push_back(curves.levels[chosen]);
   return budgets;
 }
