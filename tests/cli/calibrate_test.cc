@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -17,15 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
-
-void expect_refusal(const std::vector<std::string>& arguments, int status,
-                    const std::vector<std::string>& messages) {
-  const ProgramResult result = run_program(arguments);
-  EXPECT_EQ(result.status, status) << result.err;
-  EXPECT_EQ(result.out, "");
-  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-  for (const std::string& message : messages) EXPECT_THAT(result.err, HasSubstr(message));
-}
 
 /// A profile of 30 layers with 3 KV heads, whatever it is for.
 Json profile_of(const std::string& fingerprint) {

@@ -21,15 +21,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-void expect_refusal(const std::vector<std::string>& arguments, int status,
-                    const std::vector<std::string>& messages) {
-  const ProgramResult result = run_program(arguments);
-  EXPECT_EQ(result.status, status) << result.err;
-  EXPECT_EQ(result.out, "");
-  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-  for (const std::string& message : messages) EXPECT_THAT(result.err, HasSubstr(message));
-}
-
 TEST(EvalUsage, BadOptionsAreNamed) {
   expect_refusal({"eval"}, 2, {"subcommand is required"});
   expect_refusal({"eval", "ppl"}, 2, {"--text"});

@@ -2,10 +2,13 @@
 #include "program.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -83,6 +86,16 @@ std::string status_line(pid_t pid, std::string_view name) {
 }
 
 }  // namespace
+
+void expect_refusal(const std::vector<std::string>& arguments, int status,
+                    const std::vector<std::string>& messages) {
+  const ProgramResult result = run_program(arguments);
+  EXPECT_EQ(result.status, status) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  for (const std::string& message : messages)
+    EXPECT_THAT(result.err, ::testing::HasSubstr(message));
+}
 
 bool is_running(pid_t pid) {
   const std::string state = status_line(pid, "State:");

@@ -47,6 +47,11 @@ struct ProgramSetup {
 ProgramResult run_program(const std::vector<std::string>& arguments,
                           const ProgramSetup& setup = {});
 
+/// Runs the program, which must refuse with this exit status: nothing on stdout, one line on stderr
+/// that holds every one of `messages`.
+void expect_refusal(const std::vector<std::string>& arguments, int status,
+                    const std::vector<std::string>& messages);
+
 /// False once process `pid` has ended.
 bool is_running(pid_t pid);
 

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -15,16 +14,6 @@ namespace quest::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-// One line on stderr that holds `message`, nothing on stdout.
-void expect_refusal(const std::vector<std::string>& arguments, int status,
-                    const std::vector<std::string>& messages) {
-  const ProgramResult result = run_program(arguments);
-  EXPECT_EQ(result.status, status) << result.err;
-  EXPECT_EQ(result.out, "");
-  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-  for (const std::string& message : messages) EXPECT_THAT(result.err, HasSubstr(message));
-}
 
 TEST(Usage, MissingOrUnknownCommandIsRefused) {
   expect_refusal({}, 2, {"subcommand is required"});
