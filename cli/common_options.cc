@@ -230,6 +230,12 @@ void require_at_least(const char* flag, std::int64_t value, std::int64_t minimum
                         std::to_string(minimum));
 }
 
+void require_at_most(const char* flag, std::int64_t value, std::int64_t maximum) {
+  if (value <= maximum) return;
+  throw InvalidArgument(std::string(flag) + " " + std::to_string(value) + " must be at most " +
+                        std::to_string(maximum));
+}
+
 std::shared_ptr<const Model> load_model(const CommonOptions& options) {
   const std::string path = model_path(options);
   if (path.empty()) {

@@ -66,6 +66,9 @@ EngineOptions engine_options(const CommonOptions& options);
 /// Throws InvalidArgument naming `flag` unless `value` is at least `minimum`.
 void require_at_least(const char* flag, std::int64_t value, std::int64_t minimum);
 
+/// Throws InvalidArgument naming `flag` if `value` is above `maximum`.
+void require_at_most(const char* flag, std::int64_t value, std::int64_t maximum);
+
 /// Loads the chosen model. Throws InvalidArgument without a model, else as Model::load.
 std::shared_ptr<const Model> load_model(const CommonOptions& options);
 

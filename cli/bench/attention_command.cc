@@ -59,7 +59,7 @@ int bench_attention(const Flags& flags) {
   ReportOutput output(flags.shared.common, flags.shared.html);
   Workers workers(setup.engine.threads);
   BandwidthProbe probe(workers, setup.probe_bytes);
-  for (int i = 0; i < kProbePasses; ++i) probe.pass();
+  probe.passes();
 
   std::vector<AttentionRow> rows;
   for (const AttentionPlan& plan : all) {

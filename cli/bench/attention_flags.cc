@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "bench/probe.h"
+#include "bench/probe_option.h"
 #include "json_output.h"
 #include "list_option.h"
 #include "quest/error.h"
@@ -13,12 +13,6 @@ namespace quest::cli {
 namespace {
 
 constexpr std::int64_t kLongestContext = std::int64_t{1} << 26;
-
-void require_at_most(const char* flag, std::int64_t value, std::int64_t maximum) {
-  if (value <= maximum) return;
-  throw InvalidArgument(std::string(flag) + " " + std::to_string(value) + " must be at most " +
-                        std::to_string(maximum));
-}
 
 void check_shape(const AttentionShape& shape) {
   constexpr std::int32_t kHeadDims[] = {64, 80, 96, 128, 256};
@@ -72,9 +66,7 @@ void add_attention_flags(CLI::App& command, AttentionFlags& flags) {
   command.add_option("--kv-heads", flags.kv_heads, "KV heads (default: the model's)");
   command.add_option("--head-dim", flags.head_dim, "Head dimension (default: the model's)");
   command.add_option("--repeat", flags.repeat, "Passes of each engine")->capture_default_str();
-  command.add_option("--probe-mib", flags.probe_mib,
-                     "Buffer that measures the read bandwidth and sweeps the caches between passes "
-                     "(default: four times the last-level cache)");
+  add_probe_option(command, flags.probe_mib);
   command.add_flag("--table", flags.table, "Print a table (the default)");
   command.add_option("--html", flags.html, "Write a report with charts to this file as well");
   add_model_options(command, flags.common);
@@ -88,8 +80,7 @@ void add_attention_flags(CLI::App& command, AttentionFlags& flags) {
 AttentionSetup checked_setup(const AttentionFlags& flags) {
   AttentionSetup setup;
   require_at_least("--repeat", flags.repeat, 1);
-  require_at_least("--probe-mib", flags.probe_mib, 0);
-  require_at_most("--probe-mib", flags.probe_mib, 1 << 20);
+  setup.probe_bytes = checked_probe_bytes(flags.probe_mib);
   if (flags.table && flags.common.json) {
     throw InvalidArgument("--table and --json exclude each other; give one");
   }
@@ -111,7 +102,6 @@ AttentionSetup checked_setup(const AttentionFlags& flags) {
   setup.shape.page_size = setup.engine.page_size;
   setup.shape.kv = setup.engine.kv_type;
   setup.shape.summary = setup.engine.summary_type;
-  setup.probe_bytes = flags.probe_mib > 0 ? flags.probe_mib << 20 : BandwidthProbe::default_bytes();
   read_shape(flags, setup);
   return setup;
 }

@@ -10,9 +10,6 @@ namespace quest::cli {
 
 struct ReadBandwidth;
 
-/// Passes of the probe before anything else is measured.
-inline constexpr int kProbePasses = 7;
-
 /// What every benchmark's result begins with: the common fields, the versions of the libraries that
 /// it ran with, the machine's read bandwidth.
 Json bench_fields(const std::string& model, int threads, const ReadBandwidth& bandwidth);

@@ -11,6 +11,7 @@
 #include "bench/decode_report.h"
 #include "bench/llama_peer.h"
 #include "bench/probe.h"
+#include "bench/probe_option.h"
 #include "bench/report_output.h"
 #include "bench/step_bytes.h"
 #include "bench/workers.h"
@@ -37,7 +38,6 @@ struct BenchOptions {
 std::vector<DecodeBenchPlan> plans(const BenchOptions& options) {
   require_at_least("--repeat", options.repeat, 1);
   require_at_least("--tokens", options.tokens, 1);
-  require_at_least("--probe-mib", options.probe_mib, 0);
   if (options.peer != "llama.cpp" && options.peer != "none") {
     throw InvalidArgument("--peer '" + options.peer + "' is unknown; use llama.cpp or none");
   }
@@ -103,6 +103,7 @@ void write_result(const BenchOptions& options, const EngineOptions& engine,
 int bench_decode(const BenchOptions& options) {
   catch_interrupts();
   const std::vector<DecodeBenchPlan> all = plans(options);
+  const std::int64_t probe_bytes = checked_probe_bytes(options.probe_mib);
   EngineOptions engine = checked_engine_options(options.common, all);
   engine.threads = resolved_threads(engine.threads);  // the same number for every engine
   ReportOutput output(options.common, options.html, options.svg);
@@ -115,18 +116,14 @@ int bench_decode(const BenchOptions& options) {
   DecodeFigures figures;
   figures.weight_bytes = step_weight_bytes(model->info().path);
   Workers workers(engine.threads);
-  BandwidthProbe probe(
-      workers, options.probe_mib > 0 ? options.probe_mib << 20 : BandwidthProbe::default_bytes());
-  const auto measure_bandwidth = [&] {
-    for (int i = 0; i < kProbePasses; ++i) probe.pass();
-  };
-  measure_bandwidth();
+  BandwidthProbe probe(workers, probe_bytes);
+  probe.passes();
   const auto peers = make_peers(options, model->info().path, engine.kv_type);
   for (const DecodeBenchPlan& plan : all) {
     const auto more = run_decode_bench(model, engine, peers, plan);
     if (interrupted()) return kInterruptedStatus;
     figures.rows.insert(figures.rows.end(), more.begin(), more.end());
-    measure_bandwidth();
+    probe.passes();
   }
   figures.bandwidth = probe.result();
   write_result(options, engine, figures,
@@ -152,9 +149,7 @@ CLI::App* add_bench_decode(CLI::App& bench, int& status) {
   command->add_flag("--table", options->table, "Print a table (the default)");
   command->add_option("--html", options->html, "Write a report with charts to this file as well");
   command->add_option("--svg", options->svg, "Write the chart alone to this file as well");
-  command->add_option("--probe-mib", options->probe_mib,
-                      "Buffer that measures the read bandwidth "
-                      "(default: four times the last-level cache)");
+  add_probe_option(*command, options->probe_mib);
   add_model_options(*command, options->common);
   add_storage_options(*command, options->common);
   add_selection_options(*command, options->common);

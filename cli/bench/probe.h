@@ -35,6 +35,8 @@ class BandwidthProbe {
 
   /// Reads the whole buffer once; returns the seconds. Everything else leaves the caches by it.
   double pass();
+  /// Some passes, before anything else is measured and in between.
+  void passes();
   /// Over all passes so far. A shared machine's bandwidth changes from minute to minute, so a
   /// benchmark lets passes stand between its measurements.
   ReadBandwidth result() const;

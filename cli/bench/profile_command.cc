@@ -8,6 +8,7 @@
 #include "bench/bench_commands.h"
 #include "bench/bench_fields.h"
 #include "bench/probe.h"
+#include "bench/probe_option.h"
 #include "bench/profile.h"
 #include "bench/table.h"
 #include "bench/workers.h"
@@ -31,7 +32,6 @@ struct ProfileOptions {
 std::vector<ProfilePlan> plans(const ProfileOptions& options) {
   require_at_least("--repeat", options.repeat, 1);
   require_at_least("--tokens", options.tokens, 1);
-  require_at_least("--probe-mib", options.probe_mib, 0);
   ProfilePlan plan;
   plan.tokens = options.prefill ? options.common.chunk : options.tokens;
   plan.prefill = options.prefill;
@@ -121,6 +121,7 @@ int bench_profile(const ProfileOptions& options) {
   catch_interrupts();
   EngineOptions engine = engine_options(options.common);
   const std::vector<ProfilePlan> all = plans(options);
+  const std::int64_t probe_bytes = checked_probe_bytes(options.probe_mib);
   engine.threads = resolved_threads(engine.threads);
   Output output(options.common.output);
   const auto model = load_model(options.common);
@@ -130,18 +131,14 @@ int bench_profile(const ProfileOptions& options) {
     context_limit(common, model->info());
   }
   Workers workers(engine.threads);
-  BandwidthProbe probe(
-      workers, options.probe_mib > 0 ? options.probe_mib << 20 : BandwidthProbe::default_bytes());
-  const auto measure_bandwidth = [&] {
-    for (int i = 0; i < kProbePasses; ++i) probe.pass();
-  };
-  measure_bandwidth();
+  BandwidthProbe probe(workers, probe_bytes);
+  probe.passes();
   std::vector<Breakdown> results;
   for (const ProfilePlan& plan : all) {
     const auto result = run_profile(model, engine, plan);
     if (!result) return kInterruptedStatus;
     results.push_back(*result);
-    measure_bandwidth();
+    probe.passes();
   }
   write_result(options, engine, results, probe.result(), model->info().path, output);
   return 0;
@@ -161,9 +158,7 @@ CLI::App* add_bench_profile(CLI::App& bench, int& status) {
       ->capture_default_str();
   command->add_flag("--prefill", options->prefill,
                     "Profile the reading of the last --chunk tokens instead of decoding");
-  command->add_option("--probe-mib", options->probe_mib,
-                      "Buffer that measures the read bandwidth "
-                      "(default: four times the last-level cache)");
+  add_probe_option(*command, options->probe_mib);
   add_model_options(*command, options->common);
   add_storage_options(*command, options->common);
   add_policy_options(*command, options->common);

@@ -179,7 +179,7 @@ int bench_sweep(const Flags& flags) {
   ReportOutput output(flags.shared.common, flags.shared.html);
   Workers workers(setup.engine.threads);
   BandwidthProbe probe(workers, setup.probe_bytes);
-  for (int i = 0; i < kProbePasses; ++i) probe.pass();
+  probe.passes();
   const SweepResult result = run_sweep(plan, probe, workers);
   if (interrupted()) return kInterruptedStatus;
 

@@ -28,6 +28,13 @@ TEST(Usage, TextInPlaceOfNumberIsNamed) {
   expect_refusal({"run", "-p", "x", "--budget", "many"}, 2, {"--budget", "many"});
 }
 
+TEST(Usage, ProbeBufferOutOfRangeIsRefusedByEveryBenchmark) {
+  for (const char* kind : {"attention", "decode", "profile", "sweep"}) {
+    expect_refusal({"bench", kind, "--probe-mib", "-1"}, 2, {"--probe-mib -1"});
+    expect_refusal({"bench", kind, "--probe-mib", "9000000000000"}, 2, {"--probe-mib", "at most"});
+  }
+}
+
 TEST(Usage, BudgetBelowOnePageIsRefused) {
   expect_refusal({"run", "-p", "x", "--budget", "0"}, 2, {"--budget 0", "16"});
   expect_refusal({"run", "-p", "x", "--budget", "-64"}, 2, {"--budget -64"});
