@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cache/page_codec.h"
+#include "eval/token_attention.h"
 
 namespace quest::eval {
 namespace {
@@ -20,15 +21,11 @@ struct FullAttention {
 
 void compute_logits(const HeadPages& pages, const ProbedQuery& query, FullAttention& full) {
   const std::int32_t size = pages.page_size();
-  full.logits.assign(static_cast<std::size_t>(pages.num_pages()) * size, 0.0F);
+  full.logits.resize(static_cast<std::size_t>(pages.num_pages()) * size);
   full.page_max.clear();
   for (std::int32_t p = 0; p < pages.num_pages(); ++p) {
     float* const logits = full.logits.data() + std::int64_t{p} * size;
-    const float* const keys = pages.keys(p);
-    for (std::int32_t j = 0; j < pages.head_dim(); ++j) {
-      const float q = query.q[j] * query.scale;
-      for (std::int32_t t = 0; t < size; ++t) logits[t] += q * keys[j * size + t];
-    }
+    page_logits(pages, query.q, query.scale, p, logits);
     const auto valid = std::min<std::int64_t>(size, pages.tokens() - std::int64_t{p} * size);
     full.page_max.push_back(*std::max_element(logits, logits + valid));
   }
