@@ -15,9 +15,6 @@
 namespace quest::cli {
 namespace {
 
-/// The question's budget in multiples of the answer's.
-constexpr std::int64_t kQuestionBudgetFactor = 4;
-
 struct AskOptions {
   CommonOptions common;
   std::string document;
@@ -36,9 +33,8 @@ int ask(const AskOptions& options) {
   }
   const EngineOptions engine =
       engine_options(options.common);  // bad options are refused before anything is read
-  if (options.question_budget) {
-    require_at_least("--question-budget", *options.question_budget, options.common.page_size);
-  }
+  const std::int64_t question_budget =
+      checked_question_budget(options.question_budget, engine.policy.budget, engine.page_size);
   Output output(options.common.output);
   const std::string document = without_final_newline(read_input(options.document));
   if (document.empty()) {
@@ -53,8 +49,7 @@ int ask(const AskOptions& options) {
     request.feed = std::move(prompt.question);
     // Where to look is decided while the question is read, a few tokens once: missing a page here
     // costs the answer, reading more costs almost nothing.
-    request.feed_budget =
-        options.question_budget.value_or(kQuestionBudgetFactor * engine.policy.budget);
+    request.feed_budget = question_budget;
     request.max_tokens = options.max_tokens;
     request.stop.texts = options.stop;
     // A model that merely continues the text goes on inventing after its answer.

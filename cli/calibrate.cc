@@ -108,10 +108,8 @@ std::size_t choose(const Checked& checked, double target) {
 Json check_fields(const Checked& checked, std::size_t arm) {
   const auto fields = [&](std::size_t i) -> Json {
     const eval::PerplexitySummary& row = checked.rows[i];
-    Json interval = nullptr;
-    if (row.interval) interval = {row.interval->low, row.interval->high};
     return {{"relative_increase", row.relative_increase},
-            {"interval", interval},
+            {"interval", interval_fields(row.interval)},
             {"kl", row.kl},
             {"kv_bytes_share", row.cost.bytes_share()}};
   };
@@ -176,9 +174,9 @@ Windows split(std::vector<TextWindow> windows) {
 
 /// Nothing after Ctrl-C.
 std::optional<eval::BudgetCurves> measure(Engine& engine, const CalibrateOptions& options,
-                                          const Windows& windows, const SelectionPolicy& policy) {
+                                          const Windows& windows) {
   ProgressBar bar("Measuring every head");
-  return eval::measure_budget_curves(engine, options.plan, windows.curves, policy,
+  return eval::measure_budget_curves(engine, options.plan, windows.curves, engine.options().policy,
                                      budget_levels(engine.options(), options.plan.context),
                                      kNegligible, [&bar](std::int64_t done, std::int64_t total) {
                                        bar.update(done, total);
@@ -188,10 +186,9 @@ std::optional<eval::BudgetCurves> measure(Engine& engine, const CalibrateOptions
 
 /// Nothing after Ctrl-C.
 std::optional<Checked> check_allocations(Engine& engine, const CalibrateOptions& options,
-                                         const Windows& windows, const SelectionPolicy& policy,
-                                         const eval::BudgetCurves& curves) {
+                                         const Windows& windows, const eval::BudgetCurves& curves) {
   Checked checked;
-  checked.arms = check_arms(policy, curves);
+  checked.arms = check_arms(engine.options().policy, curves);
   std::vector<eval::PerplexityWindow> finished;
   ProgressBar bar("Checking budgets");
   for (const std::vector<Token>& window : windows.checks) {
@@ -230,9 +227,8 @@ int calibrate(CalibrateOptions options) {
   const double target = parse_increase(options.target);
   options.common.profile = "none";
   EngineOptions engine_settings = engine_options(options.common);
-  SelectionPolicy policy = engine_settings.policy;
-  policy.dense_layers = 0;
-  policy.crossover = 1;
+  engine_settings.policy.dense_layers = 0;
+  engine_settings.policy.crossover = 1;
   Output output(options.common.output);
   const auto model = load_model(options.common);
   EvalOptions context_options;
@@ -246,9 +242,9 @@ int calibrate(CalibrateOptions options) {
   engine_settings.context =
       eval::perplexity_cache_tokens(options.plan, kMostArms, options.common.page_size);
   Engine engine(model, engine_settings);
-  const auto curves = measure(engine, options, windows, policy);
+  const auto curves = measure(engine, options, windows);
   if (!curves) return kInterruptedStatus;
-  const auto checked = check_allocations(engine, options, windows, policy, *curves);
+  const auto checked = check_allocations(engine, options, windows, *curves);
   if (!checked) return kInterruptedStatus;
   const std::size_t chosen = choose(*checked, target);
 

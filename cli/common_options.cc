@@ -224,6 +224,14 @@ EngineOptions engine_options(const CommonOptions& options) {
   return engine;
 }
 
+std::int64_t checked_question_budget(const std::optional<std::int64_t>& given, std::int64_t budget,
+                                     std::int32_t page_size) {
+  constexpr std::int64_t kTimesTheAnswers = 4;
+  if (!given) return kTimesTheAnswers * budget;
+  require_at_least("--question-budget", *given, page_size);
+  return *given;
+}
+
 void require_at_least(const char* flag, std::int64_t value, std::int64_t minimum) {
   if (value >= minimum) return;
   throw InvalidArgument(std::string(flag) + " " + std::to_string(value) + " must be at least " +

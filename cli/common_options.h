@@ -63,6 +63,11 @@ void add_sampling_options(CLI::App& app, CommonOptions& options);
 /// context still as given. Throws InvalidArgument naming the flag.
 EngineOptions engine_options(const CommonOptions& options);
 
+/// The budget while a question is read: --question-budget, or four times the answer's. Throws
+/// InvalidArgument for less than a page.
+std::int64_t checked_question_budget(const std::optional<std::int64_t>& given, std::int64_t budget,
+                                     std::int32_t page_size);
+
 /// Throws InvalidArgument naming `flag` unless `value` is at least `minimum`.
 void require_at_least(const char* flag, std::int64_t value, std::int64_t minimum);
 

@@ -19,9 +19,6 @@
 namespace quest::cli {
 namespace {
 
-/// The question's budget in multiples of the answer's, as in `quest ask`.
-constexpr std::int64_t kQuestionBudgetFactor = 4;
-
 std::string baseline_names() {
   std::string names;
   for (const eval::BaselineKind kind : eval::all_baselines()) {
@@ -79,9 +76,6 @@ std::vector<eval::Arm> checked_arms(const EvalOptions& options) {
         "--dense leaves no sparse arm to evaluate: full attention always runs alongside; leave it "
         "out");
   }
-  if (options.question_budget) {
-    require_at_least("--question-budget", *options.question_budget, options.common.page_size);
-  }
   const std::vector<eval::BaselineKind> baselines = chosen_baselines(options.baselines);
   const auto attention = std::make_shared<eval::Baselines>();
   std::vector<eval::Arm> arms;
@@ -92,7 +86,8 @@ std::vector<eval::Arm> checked_arms(const EvalOptions& options) {
     arm.name = std::to_string(budget);
     arm.policy = engine_options(common).policy;
     arm.question = arm.policy.with_budget(
-        options.question_budget.value_or(kQuestionBudgetFactor * budget), options.common.page_size);
+        checked_question_budget(options.question_budget, budget, options.common.page_size),
+        options.common.page_size);
     arms.push_back(arm);
     for (const eval::BaselineKind kind : baselines) {
       eval::Arm other = arm;
@@ -173,6 +168,11 @@ Json cost_fields(const eval::ArmCost& cost) {
           {"fallback_lists", cost.fallback_lists},
           {"tokens_per_second", cost.tokens_per_second()},
           {"seconds", seconds_fields(cost.counters)}};
+}
+
+Json interval_fields(const std::optional<eval::Interval>& interval) {
+  if (!interval) return nullptr;
+  return Json::array({interval->low, interval->high});
 }
 
 Json pack_cost(const eval::ArmCost& cost) {

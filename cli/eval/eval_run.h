@@ -11,6 +11,7 @@
 #include "json_output.h"
 #include "output.h"
 #include "quest/eval/arm.h"
+#include "quest/eval/statistics.h"
 
 namespace CLI {
 class App;
@@ -60,6 +61,9 @@ Json shared_policy_fields(const EngineOptions& options);
 /// kv_bytes_share, kv_bytes_share_without_summaries, bytes_read, pages_read, sparse_lists,
 /// dense_lists, fallback_lists, tokens_per_second, seconds.
 Json cost_fields(const eval::ArmCost& cost);
+
+/// [low, high], or null.
+Json interval_fields(const std::optional<eval::Interval>& interval);
 
 // Costs on their way through a resume file.
 Json pack_cost(const eval::ArmCost& cost);

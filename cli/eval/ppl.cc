@@ -42,11 +42,6 @@ eval::PerplexityWindow unpack_window(const Json& json) {
   return window;
 }
 
-Json interval_fields(const std::optional<eval::Interval>& interval) {
-  if (!interval) return nullptr;
-  return Json::array({interval->low, interval->high});
-}
-
 Json row_fields(const eval::Arm& arm, const eval::PerplexitySummary& row) {
   Json json = {{"arm", arm.method()},
                {"budget", arm.policy.budget},

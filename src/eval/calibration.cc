@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <string>
 #include <utility>
 
 #include "eval/branch.h"
@@ -15,13 +14,8 @@ namespace {
 
 void check(const PerplexityPlan& plan, const std::vector<std::vector<Token>>& windows,
            const std::vector<std::int64_t>& levels) {
-  validate(plan);
   if (windows.empty()) throw InvalidArgument("calibration: no window of text");
-  for (const std::vector<Token>& window : windows) {
-    if (static_cast<std::int64_t>(window.size()) == plan.window_tokens()) continue;
-    throw InvalidArgument("calibration: a window of " + std::to_string(window.size()) +
-                          " tokens, not " + std::to_string(plan.window_tokens()));
-  }
+  for (const std::vector<Token>& window : windows) validate(plan, window);
   if (levels.empty() || levels.front() < 1 ||
       std::adjacent_find(levels.begin(), levels.end(), std::greater_equal<>()) != levels.end()) {
     throw InvalidArgument("calibration: budgets must be positive and ascending");

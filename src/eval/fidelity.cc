@@ -118,13 +118,9 @@ FidelityRun Fidelity::force(const Session& context, const Arm& arm, std::span<co
 
 std::optional<FidelityWindow> Fidelity::run(const FidelityPlan& plan, std::span<const Token> window,
                                             const Arm& arm, const Progress& progress) {
-  validate(plan.text);
+  validate(plan.text, window);
   if (plan.top < 1) {
     throw InvalidArgument("fidelity: top " + std::to_string(plan.top) + " must be at least 1");
-  }
-  if (static_cast<std::int64_t>(window.size()) != plan.text.window_tokens()) {
-    throw InvalidArgument("fidelity: a window of " + std::to_string(window.size()) +
-                          " tokens, not " + std::to_string(plan.text.window_tokens()));
   }
   const PolicyGuard guard(*engine_);
   const auto context = static_cast<std::size_t>(plan.text.context);

@@ -71,6 +71,13 @@ void validate(const PerplexityPlan& plan) {
   require_positive("rows", plan.rows);
 }
 
+void validate(const PerplexityPlan& plan, std::span<const Token> window) {
+  validate(plan);
+  if (static_cast<std::int64_t>(window.size()) == plan.window_tokens()) return;
+  throw InvalidArgument("a window of " + std::to_string(window.size()) + " tokens, not " +
+                        std::to_string(plan.window_tokens()));
+}
+
 std::vector<std::int64_t> window_starts(std::int64_t text_tokens, std::int64_t window_tokens,
                                         std::int64_t predicted_tokens, std::int64_t windows) {
   const std::int64_t needed = window_tokens + (windows - 1) * predicted_tokens;
@@ -96,11 +103,7 @@ std::int64_t perplexity_cache_tokens(const PerplexityPlan& plan, std::int64_t ar
 std::optional<PerplexityWindow> run_window(Engine& engine, const PerplexityPlan& plan,
                                            std::span<const Token> window, std::span<const Arm> arms,
                                            const Progress& progress) {
-  validate(plan);
-  if (static_cast<std::int64_t>(window.size()) != plan.window_tokens()) {
-    throw InvalidArgument("perplexity: a window of " + std::to_string(window.size()) +
-                          " tokens, not " + std::to_string(plan.window_tokens()));
-  }
+  validate(plan, window);
   const PolicyGuard guard(engine);
   const std::int64_t total = plan.context + plan.tokens;
   const auto context = static_cast<std::size_t>(plan.context);

@@ -94,6 +94,8 @@ TEST_F(Calibrate, ProfileServesItsModel) {
   const Json json = Json::parse(read_file(profile()));
   EXPECT_EQ(json.at("quest_profile"), 1);
   ASSERT_EQ(json.at("budgets").size(), 30U);
+  EXPECT_EQ(json.at("policy").at("dense_layers"), 0);  // as it was measured
+  EXPECT_EQ(json.at("policy").at("crossover"), 1);
   const std::vector<int> levels = json.at("curves").at("levels");
   EXPECT_EQ(levels, (std::vector<int>{96, 192}));
   int sum = 0;

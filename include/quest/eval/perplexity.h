@@ -25,6 +25,9 @@ struct PerplexityPlan {
 
 /// Throws InvalidArgument naming the field unless all are at least 1.
 void validate(const PerplexityPlan& plan);
+/// The same, and throws InvalidArgument with both numbers for a window that is not as long as the
+/// plan's.
+void validate(const PerplexityPlan& plan, std::span<const Token> window);
 
 /// First tokens of `windows` windows in a text, spread evenly so that no token is predicted twice.
 /// Throws InvalidArgument, with the tokens that are there and those that are needed, if they do
