@@ -157,6 +157,7 @@ int eval_fidelity(const FidelityOptions& options) {
       model, eval_engine(options.eval, arms,
                          eval::Fidelity::cache_tokens(plan, options.eval.common.page_size)));
   std::vector<EvalItem> items;
+  items.reserve(windows.size());
   for (const TextWindow& window : windows) {
     items.push_back({window.name, plan.text.context + 2 * plan.text.tokens,
                      [&](const Progress& progress) -> std::optional<Json> {

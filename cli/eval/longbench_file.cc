@@ -116,17 +116,19 @@ std::string convert_longbench(const std::string& path, const std::string& prompt
     throw FileError("'" + prompts_path + "' is no JSON object of data sets and their prompts");
   }
   constexpr std::string_view kContext = "{context}";
+  const auto refuse = [&](const char* what, const std::string& dataset) {
+    throw FileError("'" + prompts_path + "' has no " + what + " for '" + dataset + "'");
+  };
   std::string text;
   for (const Record& record : read_records(path)) {
     const std::string dataset = record.text("dataset");
     if (!prompts.contains(dataset) || !prompts.at(dataset).is_string()) {
-      throw FileError("'" + prompts_path + "' has no prompt for '" + dataset + "'");
+      refuse("prompt", dataset);
     }
     const auto prompt = prompts.at(dataset).get<std::string>();
     const std::size_t context = prompt.find(kContext);
     if (context == std::string::npos) {
-      throw FileError("'" + prompts_path + "' has no {context} in the prompt for '" + dataset +
-                      "'");
+      refuse("{context} in the prompt", dataset);
     }
     const std::string input = record.text("input");
     const eval::AnswerMetric metric = metric_of(record, dataset);

@@ -215,6 +215,7 @@ std::vector<EvalItem> items_of(const PasskeyOptions& options,
                                const std::vector<eval::PasskeyTrial>& trials, Engine& engine,
                                const eval::Haystack& haystack, const std::vector<eval::Arm>& arms) {
   std::vector<EvalItem> items;
+  items.reserve(trials.size());
   for (const eval::PasskeyTrial& trial : trials) {
     items.push_back(
         {item_name(trial), trial.length, [&](const Progress& progress) -> std::optional<Json> {

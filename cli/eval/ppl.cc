@@ -146,6 +146,7 @@ int eval_ppl(const PplOptions& options) {
                          eval::perplexity_cache_tokens(plan, static_cast<std::int64_t>(arms.size()),
                                                        options.eval.common.page_size)));
   std::vector<EvalItem> items;
+  items.reserve(windows.size());
   for (const TextWindow& window : windows) {
     items.push_back({window.name, plan.context + plan.tokens,
                      [&](const Progress& progress) -> std::optional<Json> {

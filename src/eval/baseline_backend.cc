@@ -371,7 +371,7 @@ class BaselineBackend final : public AttentionBackend {
              AttentionCounters& counters) const {
     counters.k_bytes += bytes;
     counters.v_bytes += bytes;
-    counters.dense_bytes += 2 * place.num_pages * cache_.shape().page_bytes();
+    counters.dense_bytes += std::int64_t{2} * place.num_pages * cache_.shape().page_bytes();
     counters.pages_read += pages_read;
     ++(pages_read < place.num_pages ? counters.sparse_lists : counters.dense_lists);
   }
