@@ -75,22 +75,51 @@ class Reader {
       refuse("beta", "is not a number from 0 to 1");
     }
     profile.policy.beta = beta.get<float>();
-    profile.policy.budget = integer(field(json_, "budget"), "budget", 1, kLargestBudget);
+    const auto summary = parse_summary_type(text(policy, "summary"));
+    if (!summary) refuse("summary", "is unknown");
+    profile.summary_type = *summary;
+    profile.page_size =
+        static_cast<std::int32_t>(integer(field(policy, "page_size"), "page_size", 8, 64));
+    if ((profile.page_size & (profile.page_size - 1)) != 0) {
+      refuse("page_size", "is not 8, 16, 32 or 64");
+    }
     profile.policy.dense_layers = 0;
-    read_budgets(profile.policy.budget_table);
+    read_tables(profile.policy.calibrated, profile.page_size);
+    profile.policy = profile.policy.with_budget(
+        integer(field(json_, "budget"), "budget", profile.page_size, kLargestBudget),
+        profile.page_size);
     return profile;
   }
 
  private:
-  void read_budgets(std::vector<std::int64_t>& table) const {
-    const Json& layers = field(json_, "budgets");
+  void read_tables(std::vector<BudgetTable>& tables, std::int32_t page_size) const {
+    const Json& list = field(json_, "tables");
+    if (!list.is_array() || list.empty()) refuse("tables", "is not a list of budget tables");
+    for (const Json& entry : list) {
+      BudgetTable table;
+      table.budget = integer(field(entry, "budget"), "budget", page_size, kLargestBudget);
+      if (!tables.empty() && table.budget <= tables.back().budget) {
+        refuse("tables", "is not in ascending order of 'budget'");
+      }
+      read_budgets(field(entry, "budgets"), page_size, table.tokens);
+      if (!tables.empty() && table.tokens.size() != tables.back().tokens.size()) {
+        refuse("tables", "has tables of different sizes");
+      }
+      tables.push_back(std::move(table));
+    }
+  }
+
+  void read_budgets(const Json& layers, std::int32_t page_size,
+                    std::vector<std::int64_t>& budgets) const {
     if (!layers.is_array() || layers.empty()) refuse("budgets", "is not a list of layers");
     for (const Json& layer : layers) {
       if (!layer.is_array() || layer.empty() || layer.size() != layers.front().size()) {
         refuse("budgets", "has a layer that is not a list of as many KV heads as the first");
       }
       for (const Json& entry : layer) {
-        table.push_back(integer(entry, "budgets", 1, kLargestBudget));
+        const bool dense = entry == SelectionPolicy::kDenseBudget;
+        budgets.push_back(dense ? SelectionPolicy::kDenseBudget
+                                : integer(entry, "budgets", page_size, kLargestBudget));
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "quest/kv_type.h"
 #include "quest/policy.h"
 
 namespace quest::cli {
@@ -13,12 +14,14 @@ namespace quest::cli {
 /// What `quest calibrate` found for one model, and how pages are to be ranked with it (SPEC S9.5).
 struct BudgetProfile {
   std::string model;       ///< fingerprint of the model's file
-  SelectionPolicy policy;  ///< budget and budget_table [num_layers, num_kv_heads] filled in
-  std::string source;      ///< file, or "packaged", for messages
+  SelectionPolicy policy;  ///< budget, budget_table and calibrated tables filled in
+  std::int32_t page_size = 16;
+  SummaryType summary_type = SummaryType::kQ8;
+  std::string source;  ///< file, or "packaged", for messages
 };
 
 /// Format number of the files that this program writes and reads.
-inline constexpr int kProfileFormat = 1;
+inline constexpr int kProfileFormat = 2;
 
 /// The profile in a file. Throws FileError or InvalidArgument naming the file and the field.
 BudgetProfile read_profile(const std::string& path);

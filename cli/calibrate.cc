@@ -20,13 +20,13 @@ namespace quest::cli {
 namespace {
 
 /// A head whose divergence alone is below this does not need more, in nats a token.
-constexpr double kNegligible = 1e-6;
+constexpr double kNegligible = 1e-5;
 
 struct CalibrateOptions {
   CommonOptions common;
   std::vector<std::string> texts;
   eval::PerplexityPlan plan{3600, 96, 32};
-  std::int64_t windows = 2;
+  std::int64_t windows = 1;
   std::string target = "1%";
 };
 
@@ -43,92 +43,116 @@ double parse_increase(const std::string& text) {
   return percent ? value / 100 : value;
 }
 
-/// Budgets from the forced pages up to what still leaves pages out, each twice the one before.
-std::vector<std::int64_t> budget_levels(const EngineOptions& engine, std::int64_t context) {
+/// Budgets from the forced pages up, each twice the one before; the last reads everything.
+std::vector<std::int64_t> budget_levels(const EngineOptions& engine,
+                                        const eval::PerplexityPlan& plan) {
   const std::int64_t page = engine.page_size;
   const auto pages = [page](std::int64_t tokens) { return (tokens + page - 1) / page; };
   const std::int64_t forced = (pages(engine.policy.sinks) + pages(engine.policy.window) + 1) * page;
   std::vector<std::int64_t> levels;
-  for (std::int64_t level = std::max(forced, 2 * page); level <= context / 2; level *= 2) {
+  for (std::int64_t level = std::max(forced, 2 * page); level <= plan.context * 4 / 5; level *= 2) {
     levels.push_back(level);
   }
-  if (levels.size() >= 2) return levels;
-  throw InvalidArgument("--context " + std::to_string(context) + " is too short for pages of " +
-                        std::to_string(page) + " tokens; give at least " +
-                        std::to_string(4 * std::max(forced, 2 * page)));
+  if (levels.size() < 2) {
+    throw InvalidArgument("--context " + std::to_string(plan.context) +
+                          " is too short for pages of " + std::to_string(page) +
+                          " tokens; give at least " +
+                          std::to_string(5 * std::max(forced, 2 * page) / 2));
+  }
+  levels.push_back(pages(plan.window_tokens()) * page);
+  return levels;
 }
 
-/// Arms of equal budgets in pairs: calibrated, uniform.
-std::vector<eval::Arm> check_arms(const SelectionPolicy& policy, const eval::BudgetCurves& curves) {
-  std::vector<eval::Arm> arms;
-  const auto add = [&](const std::string& name, std::int64_t budget,
+/// The calibrated budgets and the same bytes spread evenly.
+struct Candidate {
+  eval::Arm calibrated;
+  eval::Arm uniform;
+};
+
+std::vector<Candidate> candidates(const SelectionPolicy& policy, const eval::BudgetCurves& curves) {
+  std::vector<Candidate> result;
+  const auto arm = [&](const std::string& name, std::int64_t budget,
                        std::vector<std::int64_t> table) {
-    eval::Arm arm;
-    arm.name = name;
-    arm.policy = policy;
-    arm.policy.budget = budget;
-    arm.policy.budget_table = std::move(table);
-    arms.push_back(std::move(arm));
+    eval::Arm made;
+    made.name = name;
+    made.policy = policy;
+    made.policy.budget = budget;
+    made.policy.budget_table = std::move(table);
+    return made;
   };
   const auto most = static_cast<double>(curves.levels.back());
-  for (double tokens = std::sqrt(2.0) * static_cast<double>(curves.levels.front()); tokens < most;
-       tokens *= std::sqrt(2.0)) {
+  for (double tokens = std::sqrt(2.0) * static_cast<double>(curves.levels.front());
+       tokens < most / 2; tokens *= std::sqrt(2.0)) {
     std::vector<std::int64_t> table = eval::allocate_budgets(curves, tokens);
     const double sum = std::accumulate(table.begin(), table.end(), 0.0);
     const auto mean =
         static_cast<std::int64_t>(std::llround(sum / static_cast<double>(table.size())));
-    if (!arms.empty() && arms[arms.size() - 2].policy.budget == mean) break;  // nothing to gain
+    if (!result.empty() && result.back().calibrated.policy.budget == mean) break;  // saturated
+    for (std::int64_t& entry : table) {
+      if (entry == curves.levels.back()) entry = SelectionPolicy::kDenseBudget;
+    }
     const std::size_t heads = table.size();
-    add(std::to_string(mean), mean, std::move(table));
-    add(std::to_string(mean) + " uniform", mean, std::vector<std::int64_t>(heads, mean));
+    result.push_back(
+        {arm(std::to_string(mean), mean, std::move(table)),
+         arm(std::to_string(mean) + " uniform", mean, std::vector<std::int64_t>(heads, mean))});
   }
-  return arms;
+  return result;
 }
 
+/// A candidate and what it did on windows that calibration has not seen.
 struct Checked {
-  std::vector<eval::Arm> arms;
-  std::vector<eval::PerplexitySummary> rows;  ///< as the arms
+  Candidate candidate;
+  eval::PerplexitySummary calibrated;
+  eval::PerplexitySummary uniform;
 };
 
-/// The first calibrated arm within the target. Throws Error if there is none.
-std::size_t choose(const Checked& checked, double target) {
-  std::size_t nearest = 0;
-  for (std::size_t i = 0; i < checked.arms.size(); i += 2) {
-    const double increase = checked.rows[i].relative_increase;
-    if (increase <= target && !checked.rows[i].cost.reads_like_dense()) return i;
-    if (increase < checked.rows[nearest].relative_increase) nearest = i;
-  }
-  throw Error(
-      format("no budget up to %s tokens keeps the increase of the perplexity within "
-             "%.2f %%: the least was %.2f %% at %s; allow more with --max-ppl-increase",
-             checked.arms[checked.arms.size() - 2].name.c_str(), 100 * target,
-             100 * checked.rows[nearest].relative_increase, checked.arms[nearest].name.c_str()));
+/// Nothing if no budget that leaves anything out is within the target.
+std::optional<std::size_t> choose(const std::vector<Checked>& checked, double target) {
+  std::vector<double> increases;
+  increases.reserve(checked.size());
+  for (const Checked& each : checked) increases.push_back(each.calibrated.relative_increase);
+  const std::optional<std::size_t> first = eval::least_within(increases, target);
+  if (first && checked[*first].calibrated.cost.reads_like_dense()) return std::nullopt;
+  return first;
 }
 
-Json check_fields(const Checked& checked, std::size_t arm) {
-  const auto fields = [&](std::size_t i) -> Json {
-    const eval::PerplexitySummary& row = checked.rows[i];
-    return {{"relative_increase", row.relative_increase},
-            {"interval", interval_fields(row.interval)},
-            {"kl", row.kl},
-            {"kv_bytes_share", row.cost.bytes_share()}};
-  };
-  Json json = fields(arm);
-  json["budget"] = checked.arms[arm].policy.budget;
-  json["uniform"] = fields(arm + 1);
+/// With what the budgets did, so that a long run was not for nothing.
+std::string out_of_reach(const std::vector<Checked>& checked, double target) {
+  std::string text =
+      format("no sparse budget keeps the increase of the perplexity within %.2f %%", 100 * target);
+  const char* separator = ": ";
+  for (const Checked& each : checked) {
+    text += separator;
+    text += format("%s tokens %+.2f %%", each.candidate.calibrated.name.c_str(),
+                   100 * each.calibrated.relative_increase);
+    separator = ", ";
+  }
+  return text + "; allow more with --max-ppl-increase";
+}
+
+Json row_fields(const eval::PerplexitySummary& row) {
+  return {{"relative_increase", row.relative_increase},
+          {"interval", interval_fields(row.interval)},
+          {"kl", row.kl},
+          {"kv_bytes_share", row.cost.bytes_share()}};
+}
+
+Json check_fields(const Checked& checked) {
+  Json json = row_fields(checked.calibrated);
+  json["uniform"] = row_fields(checked.uniform);
   return json;
 }
 
-std::string as_table(const Checked& checked, std::size_t chosen) {
+std::string as_table(const std::vector<Checked>& checked, std::size_t chosen) {
   std::string table = format("%-8s %10s %8s %8s   %10s %8s %8s\n", "budget", "increase", "KL",
                              "KV read", "uniform", "KL", "KV read");
-  for (std::size_t i = 0; i < checked.arms.size(); i += 2) {
-    const eval::PerplexitySummary& mine = checked.rows[i];
-    const eval::PerplexitySummary& uniform = checked.rows[i + 1];
+  for (std::size_t i = 0; i < checked.size(); ++i) {
+    const eval::PerplexitySummary& mine = checked[i].calibrated;
+    const eval::PerplexitySummary& uniform = checked[i].uniform;
     table += format("%-8s %+8.2f %% %8.4f %6.1f %%   %+8.2f %% %8.4f %6.1f %%%s\n",
-                    checked.arms[i].name.c_str(), 100 * mine.relative_increase, mine.kl,
-                    100 * mine.cost.bytes_share(), 100 * uniform.relative_increase, uniform.kl,
-                    100 * uniform.cost.bytes_share(), i == chosen ? "  <- chosen" : "");
+                    checked[i].candidate.calibrated.name.c_str(), 100 * mine.relative_increase,
+                    mine.kl, 100 * mine.cost.bytes_share(), 100 * uniform.relative_increase,
+                    uniform.kl, 100 * uniform.cost.bytes_share(), i == chosen ? "  <- chosen" : "");
   }
   return table;
 }
@@ -142,6 +166,9 @@ Json by_layer(const std::vector<std::int64_t>& values, std::int32_t num_kv_heads
   return layers;
 }
 
+/// Three digits, so that files stay small.
+double rounded(double value) { return std::stod(format("%.3g", value)); }
+
 Json curve_fields(const eval::BudgetCurves& curves) {
   Json layers = Json::array();
   for (std::int32_t layer = 0; layer < curves.num_layers; ++layer) {
@@ -149,7 +176,7 @@ Json curve_fields(const eval::BudgetCurves& curves) {
     for (std::int32_t head = 0; head < curves.num_kv_heads; ++head) {
       Json kl = Json::array();
       for (const double value : curves.head(std::int64_t{layer} * curves.num_kv_heads + head)) {
-        kl.push_back(std::stod(format("%.3g", value)));
+        kl.push_back(rounded(value));
       }
       heads.push_back(std::move(kl));
     }
@@ -172,28 +199,103 @@ Windows split(std::vector<TextWindow> windows) {
   return result;
 }
 
+/// A progress bar for work that Ctrl-C may stop.
+Progress watched(ProgressBar& bar) {
+  return [&bar](std::int64_t done, std::int64_t total) {
+    bar.update(done, total);
+    return !interrupted();
+  };
+}
+
+/// How pages are ranked and which are always read.
+struct Ranking {
+  SelectionPolicy policy;
+  Json tried = Json::array();
+};
+
+/// Replaces the policy by the variant with the least divergence. False after Ctrl-C.
+bool take_best(Engine& engine, const CalibrateOptions& options, const Windows& windows,
+               const std::vector<SelectionPolicy>& variants, Ranking& ranking) {
+  ProgressBar bar("Choosing how pages are ranked");
+  const auto kl =
+      eval::measure_policies(engine, options.plan, windows.curves, variants, watched(bar));
+  if (!kl) return false;
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    ranking.tried.push_back({{"gqa", std::string(name_of(variants[i].group_mode))},
+                             {"beta", rounded(variants[i].beta)},
+                             {"sinks", variants[i].sinks},
+                             {"window", variants[i].window},
+                             {"kl", rounded((*kl)[i])}});
+  }
+  ranking.policy =
+      variants[static_cast<std::size_t>(std::min_element(kl->begin(), kl->end()) - kl->begin())];
+  return true;
+}
+
+/// Tries group modes and betas together, then sinks and windows, where the user named none, with
+/// the same budget everywhere: a sixth of the context. Nothing after Ctrl-C.
+std::optional<Ranking> choose_ranking(Engine& engine, const CalibrateOptions& options,
+                                      const Windows& windows) {
+  Ranking ranking{engine.options().policy};
+  const CommonOptions& named = options.common;
+  const std::int64_t budget =
+      std::max<std::int64_t>(options.plan.context / 6, engine.options().page_size);
+  ranking.policy = ranking.policy.with_budget(budget, engine.options().page_size);
+  std::vector<GroupMode> modes{GroupMode::kGroupMean, GroupMode::kGroupMax,
+                               GroupMode::kGroupSoftmax};
+  if (named.gqa) modes = {ranking.policy.group_mode};
+  std::vector<float> betas{0.2F, 0.35F, 0.5F, 0.7F, 1.0F};
+  if (named.beta) betas = {ranking.policy.beta};
+  std::vector<SelectionPolicy> variants;
+  for (const GroupMode mode : modes) {
+    for (const float beta : betas) {
+      variants.push_back(ranking.policy);
+      variants.back().group_mode = mode;
+      variants.back().beta = beta;
+    }
+  }
+  if (!take_best(engine, options, windows, variants, ranking)) return std::nullopt;
+  std::vector<std::int32_t> sinks{4, 16, 64};
+  if (named.sinks) sinks = {ranking.policy.sinks};
+  std::vector<std::int32_t> recent{32, 64, 128};
+  if (named.window) recent = {ranking.policy.window};
+  variants.clear();
+  for (const std::int32_t first : sinks) {
+    for (const std::int32_t last : recent) {
+      variants.push_back(ranking.policy);
+      variants.back().sinks = first;
+      variants.back().window = last;
+    }
+  }
+  if (!take_best(engine, options, windows, variants, ranking)) return std::nullopt;
+  return ranking;
+}
+
 /// Nothing after Ctrl-C.
 std::optional<eval::BudgetCurves> measure(Engine& engine, const CalibrateOptions& options,
                                           const Windows& windows) {
   ProgressBar bar("Measuring every head");
   return eval::measure_budget_curves(engine, options.plan, windows.curves, engine.options().policy,
-                                     budget_levels(engine.options(), options.plan.context),
-                                     kNegligible, [&bar](std::int64_t done, std::int64_t total) {
-                                       bar.update(done, total);
-                                       return !interrupted();
-                                     });
+                                     budget_levels(engine.options(), options.plan), kNegligible,
+                                     watched(bar));
 }
 
 /// Nothing after Ctrl-C.
-std::optional<Checked> check_allocations(Engine& engine, const CalibrateOptions& options,
-                                         const Windows& windows, const eval::BudgetCurves& curves) {
-  Checked checked;
-  checked.arms = check_arms(engine.options().policy, curves);
+std::optional<std::vector<Checked>> check_candidates(Engine& engine,
+                                                     const CalibrateOptions& options,
+                                                     const Windows& windows,
+                                                     const eval::BudgetCurves& curves) {
+  const std::vector<Candidate> made = candidates(engine.options().policy, curves);
+  std::vector<eval::Arm> arms;
+  for (const Candidate& candidate : made) {
+    arms.push_back(candidate.calibrated);
+    arms.push_back(candidate.uniform);
+  }
   std::vector<eval::PerplexityWindow> finished;
   ProgressBar bar("Checking budgets");
   for (const std::vector<Token>& window : windows.checks) {
     const auto result = eval::run_window(
-        engine, options.plan, window, checked.arms, [&](std::int64_t done, std::int64_t total) {
+        engine, options.plan, window, arms, [&](std::int64_t done, std::int64_t total) {
           const auto before = static_cast<std::int64_t>(finished.size()) * total;
           bar.update(before + done, total * static_cast<std::int64_t>(windows.checks.size()));
           return !interrupted();
@@ -201,8 +303,10 @@ std::optional<Checked> check_allocations(Engine& engine, const CalibrateOptions&
     if (!result) return std::nullopt;
     finished.push_back(*result);
   }
-  for (std::size_t i = 0; i < checked.arms.size(); ++i) {
-    checked.rows.push_back(eval::summarise(finished, i, options.plan, 1));
+  std::vector<Checked> checked;
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    checked.push_back({made[i], eval::summarise(finished, 2 * i, options.plan, 1),
+                       eval::summarise(finished, 2 * i + 1, options.plan, 1)});
   }
   return checked;
 }
@@ -240,13 +344,17 @@ int calibrate(CalibrateOptions options) {
   // Enough arms for every half step of the square root of two between the levels.
   constexpr std::int64_t kMostArms = 64;
   engine_settings.context =
-      eval::perplexity_cache_tokens(options.plan, kMostArms, options.common.page_size);
+      eval::perplexity_cache_tokens(options.plan, kMostArms, engine_settings.page_size);
   Engine engine(model, engine_settings);
+  const auto ranking = choose_ranking(engine, options, windows);
+  if (!ranking) return kInterruptedStatus;
+  engine.set_policy(ranking->policy);
   const auto curves = measure(engine, options, windows);
   if (!curves) return kInterruptedStatus;
-  const auto checked = check_allocations(engine, options, windows, *curves);
+  const auto checked = check_candidates(engine, options, windows, *curves);
   if (!checked) return kInterruptedStatus;
-  const std::size_t chosen = choose(*checked, target);
+  const std::optional<std::size_t> chosen = choose(*checked, target);
+  if (!chosen) throw Error(out_of_reach(*checked, target));
 
   const ModelInfo& info = model->info();
   Json profile = {{"quest_profile", kProfileFormat},
@@ -258,19 +366,22 @@ int calibrate(CalibrateOptions options) {
                   {"windows", options.windows},
                   {"max_ppl_increase", target}};
   profile["policy"] = shared_policy_fields(engine.options());
-  profile["budget"] = checked->arms[chosen].policy.budget;
-  profile["budgets"] = by_layer(checked->arms[chosen].policy.budget_table, curves->num_kv_heads);
-  profile["check"] = check_fields(*checked, chosen);
-  profile["checks"] = Json::array();
-  for (std::size_t i = 0; i < checked->arms.size(); i += 2) {
-    profile["checks"].push_back(check_fields(*checked, i));
+  profile["budget"] = (*checked)[*chosen].candidate.calibrated.policy.budget;
+  profile["check"] = check_fields((*checked)[*chosen]);
+  profile["tables"] = Json::array();
+  for (const Checked& each : *checked) {
+    const SelectionPolicy& policy = each.candidate.calibrated.policy;
+    profile["tables"].push_back({{"budget", policy.budget},
+                                 {"budgets", by_layer(policy.budget_table, info.num_kv_heads)},
+                                 {"check", check_fields(each)}});
   }
+  profile["ranking"] = ranking->tried;
   profile["curves"] = curve_fields(*curves);
   const std::string text = profile.dump(-1) + "\n";
   output.write(text);
   output.finish();
   Output shown("");
-  shown.write(options.common.json ? text : as_table(*checked, chosen));
+  shown.write(options.common.json ? text : as_table(*checked, *chosen));
   shown.finish();
   return 0;
 }

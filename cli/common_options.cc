@@ -73,22 +73,23 @@ std::optional<BudgetProfile> chosen_profile(const CommonOptions& options) {
   return packaged_profile(path);
 }
 
-/// The defaults that the options choose among.
-SelectionPolicy default_policy(const CommonOptions& options) {
-  const std::optional<BudgetProfile> profile = chosen_profile(options);
-  if (profile) return profile->policy;
-  return options.paper ? SelectionPolicy::paper(SelectionPolicy{}.budget) : SelectionPolicy{};
+/// The settings that the options choose among, before what the user names himself: --paper and
+/// --profile choose other ones.
+EngineOptions default_engine(const CommonOptions& options) {
+  EngineOptions engine;
+  if (const std::optional<BudgetProfile> profile = chosen_profile(options)) {
+    engine.policy = profile->policy;
+    engine.page_size = profile->page_size;
+    engine.summary_type = profile->summary_type;
+  } else if (options.paper) {
+    engine.policy = SelectionPolicy::paper(SelectionPolicy{}.budget);
+  }
+  return engine;
 }
 
-// --paper and --profile choose other sets of defaults; what the user names himself wins over all.
-SelectionPolicy checked_policy(const CommonOptions& options) {
-  const SelectionPolicy defaults = default_policy(options);
-  const std::int64_t budget = options.budget.value_or(defaults.budget);
-  if (budget < options.page_size) {
-    throw InvalidArgument("--budget " + std::to_string(budget) + " is below one page of " +
-                          std::to_string(options.page_size) + " tokens; give at least one page");
-  }
-  SelectionPolicy policy = defaults.with_budget(budget, options.page_size);
+SelectionPolicy checked_policy(const CommonOptions& options, const EngineOptions& engine) {
+  SelectionPolicy policy =
+      options.budget ? policy_for_budget(engine, *options.budget) : engine.policy;
   policy.dense = options.dense;
   policy.sinks = options.sinks.value_or(policy.sinks);
   policy.window = options.window.value_or(policy.window);
@@ -144,16 +145,21 @@ void add_model_options(CLI::App& app, CommonOptions& options) {
   app.add_flag("-v,--verbose", options.verbose, "Show the log of ggml and llama on stderr");
 }
 
+void add_page_size_option(CLI::App& app, CommonOptions& options) {
+  app.add_option("--page-size", options.page_size,
+                 with_default("Tokens a page: 8, 16, 32 or 64", EngineOptions{}.page_size));
+}
+
 void add_storage_options(CLI::App& app, CommonOptions& options) {
   app.add_flag("--long-context", options.long_context,
                "Allow a context beyond what the model was trained for");
-  app.add_option("--page-size", options.page_size, "Tokens a page: 8, 16, 32 or 64")
-      ->capture_default_str();
+  add_page_size_option(app, options);
   app.add_option("--kv", options.kv, "Type of cached keys and values: f32, f16, bf16 or q8_0")
       ->capture_default_str();
   app.add_option("--summary", options.summary,
-                 "Page summaries: plain (the type of the keys) or q8 (8-bit, half the scan)")
-      ->capture_default_str();
+                 with_default("Page summaries: plain (the type of the keys) or q8 (8-bit, half "
+                              "the scan)",
+                              name_of(EngineOptions{}.summary_type)));
   app.add_option("--chunk", options.chunk, "Tokens of one prefill step")->capture_default_str();
 }
 
@@ -209,19 +215,27 @@ void add_sampling_options(CLI::App& app, CommonOptions& options) {
 }
 
 EngineOptions engine_options(const CommonOptions& options) {
-  EngineOptions engine;
   require_at_least("--threads", options.threads, 0);
   require_at_least("--context", options.context, 0);
   require_at_least("--chunk", options.chunk, 1);
+  EngineOptions engine = default_engine(options);
   engine.context = options.context;
   engine.threads = options.threads;
   engine.chunk = options.chunk;
-  engine.page_size = checked_page_size(options.page_size);
+  if (options.page_size) engine.page_size = checked_page_size(*options.page_size);
   engine.kv_type = checked_kv_type(options.kv);
-  engine.summary_type = checked_summary_type(options.summary);
-  engine.policy = checked_policy(options);
+  if (options.summary) engine.summary_type = checked_summary_type(*options.summary);
+  engine.policy = checked_policy(options, engine);
   check_sampling(options.sampling);
   return engine;
+}
+
+SelectionPolicy policy_for_budget(const EngineOptions& engine, std::int64_t budget) {
+  if (budget < engine.page_size) {
+    throw InvalidArgument("--budget " + std::to_string(budget) + " is below one page of " +
+                          std::to_string(engine.page_size) + " tokens; give at least one page");
+  }
+  return engine.policy.with_budget(budget, engine.page_size);
 }
 
 std::int64_t checked_question_budget(const std::optional<std::int64_t>& given, std::int64_t budget,

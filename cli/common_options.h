@@ -15,7 +15,7 @@ class App;
 namespace quest::cli {
 
 /// The options that several subcommands share, as the user wrote them. What is not given keeps the
-/// library's default.
+/// profile's value, or the library's default.
 struct CommonOptions {
   std::string model;  ///< empty: the packaged model
   int threads = 0;
@@ -26,9 +26,9 @@ struct CommonOptions {
 
   std::int64_t context = 0;  ///< 0: what the model was trained for
   bool long_context = false;
-  std::int32_t page_size = EngineOptions{}.page_size;
+  std::optional<std::int32_t> page_size;
   std::string kv = std::string(name_of(EngineOptions{}.kv_type));
-  std::string summary = std::string(name_of(EngineOptions{}.summary_type));
+  std::optional<std::string> summary;
   std::int32_t chunk = EngineOptions{}.chunk;
 
   /// Empty: the packaged profile of this model, if there is one; "none": none.
@@ -50,6 +50,8 @@ struct CommonOptions {
 void add_model_options(CLI::App& app, CommonOptions& options);
 /// --long-context, --page-size, --kv, --summary, --chunk.
 void add_storage_options(CLI::App& app, CommonOptions& options);
+/// --page-size.
+void add_page_size_option(CLI::App& app, CommonOptions& options);
 /// -c and the storage options.
 void add_cache_options(CLI::App& app, CommonOptions& options);
 /// --profile, --sinks, --window, --dense-layers, --gqa, --beta, --crossover, --paper.
@@ -62,6 +64,9 @@ void add_sampling_options(CLI::App& app, CommonOptions& options);
 /// Checks every option against what no model could accept and returns the engine's options, the
 /// context still as given. Throws InvalidArgument naming the flag.
 EngineOptions engine_options(const CommonOptions& options);
+
+/// The engine's policy with another --budget. Throws InvalidArgument for less than a page.
+SelectionPolicy policy_for_budget(const EngineOptions& engine, std::int64_t budget);
 
 /// The budget while a question is read: --question-budget, or four times the answer's. Throws
 /// InvalidArgument for less than a page.

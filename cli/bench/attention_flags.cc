@@ -70,8 +70,7 @@ void add_attention_flags(CLI::App& command, AttentionFlags& flags) {
   command.add_flag("--table", flags.table, "Print a table (the default)");
   command.add_option("--html", flags.html, "Write a report with charts to this file as well");
   add_model_options(command, flags.common);
-  command.add_option("--page-size", flags.common.page_size, "Tokens a page: 8, 16, 32 or 64")
-      ->capture_default_str();
+  add_page_size_option(command, flags.common);
   command.add_option("--kv", flags.common.kv, "Type of cached keys and values")
       ->capture_default_str();
   add_selection_options(command, flags.common);
@@ -90,14 +89,17 @@ AttentionSetup checked_setup(const AttentionFlags& flags) {
     require_at_most("--context", context, kLongestContext);
   }
   CommonOptions common = flags.common;
+  if (!common.profile.empty() && common.profile != "none") {
+    throw InvalidArgument(
+        "--profile has a budget for every head of a model, and one layer is measured "
+        "here; leave it out");
+  }
   // All measured layers are alike; a model's first layers may be dense, these are not among them.
   if (!common.dense_layers) common.dense_layers = 0;
   // The crossover is what is measured here.
   if (!common.crossover) common.crossover = 1.0F;
-  for (const std::int64_t budget : setup.budgets) {
-    common.budget = budget;
-    setup.engine = engine_options(common);
-  }
+  setup.engine = engine_options(common);
+  for (const std::int64_t budget : setup.budgets) policy_for_budget(setup.engine, budget);
   setup.engine.threads = resolved_threads(setup.engine.threads);
   setup.shape.page_size = setup.engine.page_size;
   setup.shape.kv = setup.engine.kv_type;

@@ -60,16 +60,6 @@ std::vector<DecodeBenchPlan> plans(const BenchOptions& options) {
   return plans;
 }
 
-// The common checks, one budget and one context at a time.
-EngineOptions checked_engine_options(CommonOptions common,
-                                     const std::vector<DecodeBenchPlan>& plans) {
-  for (const std::int64_t budget : plans.front().budgets) {
-    common.budget = budget;
-    engine_options(common);
-  }
-  return engine_options(common);
-}
-
 std::vector<std::unique_ptr<LlamaPeer>> make_peers(const BenchOptions& options,
                                                    const std::string& path, KvType kv) {
   std::vector<std::unique_ptr<LlamaPeer>> peers;
@@ -104,7 +94,8 @@ int bench_decode(const BenchOptions& options) {
   catch_interrupts();
   const std::vector<DecodeBenchPlan> all = plans(options);
   const std::int64_t probe_bytes = checked_probe_bytes(options.probe_mib);
-  EngineOptions engine = checked_engine_options(options.common, all);
+  EngineOptions engine = engine_options(options.common);
+  for (const std::int64_t budget : all.front().budgets) policy_for_budget(engine, budget);
   engine.threads = resolved_threads(engine.threads);  // the same number for every engine
   ReportOutput output(options.common, options.html, options.svg);
   const auto model = load_model(options.common);

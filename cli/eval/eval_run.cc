@@ -70,7 +70,7 @@ void add_question_budget(CLI::App& app, EvalOptions& options) {
                  "Budget while the question is read [4 times --budget]");
 }
 
-std::vector<eval::Arm> checked_arms(const EvalOptions& options) {
+EvalSetup checked_setup(const EvalOptions& options) {
   if (options.common.dense) {
     throw Error(
         "--dense leaves no sparse arm to evaluate: full attention always runs alongside; leave it "
@@ -78,32 +78,32 @@ std::vector<eval::Arm> checked_arms(const EvalOptions& options) {
   }
   const std::vector<eval::BaselineKind> baselines = chosen_baselines(options.baselines);
   const auto attention = std::make_shared<eval::Baselines>();
-  std::vector<eval::Arm> arms;
-  for (const std::int64_t budget : parse_list("--budget", options.budgets, "tokens")) {
-    CommonOptions common = options.common;
-    common.budget = budget;
+  EvalSetup setup;
+  setup.engine = engine_options(options.common);
+  const std::int32_t page_size = setup.engine.page_size;
+  const std::string budgets =
+      options.budgets.empty() ? std::to_string(setup.engine.policy.budget) : options.budgets;
+  for (const std::int64_t budget : parse_list("--budget", budgets, "tokens")) {
     eval::Arm arm;
     arm.name = std::to_string(budget);
-    arm.policy = engine_options(common).policy;
+    arm.policy = policy_for_budget(setup.engine, budget);
     arm.question = arm.policy.with_budget(
-        checked_question_budget(options.question_budget, budget, options.common.page_size),
-        options.common.page_size);
-    arms.push_back(arm);
+        checked_question_budget(options.question_budget, budget, page_size), page_size);
+    setup.arms.push_back(arm);
     for (const eval::BaselineKind kind : baselines) {
       eval::Arm other = arm;
       other.name += " " + std::string(name_of(kind));
       other.baseline = {kind, options.baseline_seed, attention};
-      arms.push_back(std::move(other));
+      setup.arms.push_back(std::move(other));
     }
   }
-  return arms;
+  return setup;
 }
 
-EngineOptions eval_engine(const EvalOptions& options, const std::vector<eval::Arm>& arms,
-                          std::int64_t tokens) {
-  EngineOptions engine = engine_options(options.common);
+EngineOptions eval_engine(const EvalSetup& setup, std::int64_t tokens) {
+  EngineOptions engine = setup.engine;
   engine.context = tokens;
-  for (const eval::Arm& arm : arms) {
+  for (const eval::Arm& arm : setup.arms) {
     if (!arm.baseline) continue;
     engine.attention = arm.baseline->baselines->attention();  // all arms share one
     break;
@@ -130,18 +130,16 @@ void check_sparse(const eval::ArmCost& cost, const eval::Arm& arm, const std::st
               "context");
 }
 
-Json run_identity(const char* command, const EvalOptions& options, const ModelInfo& info,
-                  const std::vector<eval::Arm>& arms) {
+Json run_identity(const char* command, const EvalSetup& setup, const ModelInfo& info) {
   Json identity = {{"eval", command},
                    {"model", eval::file_fingerprint(info.path)},
                    {"compute_types", info.compute_types}};
-  EngineOptions engine = engine_options(options.common);
-  identity["policy"] = shared_policy_fields(engine);
-  identity["budget_table"] = engine.policy.budget_table;
+  identity["policy"] = shared_policy_fields(setup.engine);
   identity["arms"] = Json::array();
-  for (const eval::Arm& arm : arms) {
+  for (const eval::Arm& arm : setup.arms) {
     identity["arms"].push_back({{"name", arm.name},
                                 {"budget", arm.policy.budget},
+                                {"budget_table", arm.policy.budget_table},
                                 {"question_budget", arm.question.budget}});
     if (arm.baseline && arm.baseline->kind == eval::BaselineKind::kRandom) {
       identity["arms"].back()["seed"] = arm.baseline->seed;

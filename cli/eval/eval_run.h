@@ -22,7 +22,7 @@ namespace quest::cli {
 /// What all evaluations share.
 struct EvalOptions {
   CommonOptions common;  ///< its budget and context are not set by flags
-  std::string budgets = "512";
+  std::string budgets;   ///< with commas between; empty: the policy's own
   std::optional<std::int64_t> question_budget;
   std::string resume;
   std::string baselines;  ///< names with commas between, or "all"
@@ -35,14 +35,18 @@ void add_eval_options(CLI::App& app, EvalOptions& options);
 void add_baseline_options(CLI::App& app, EvalOptions& options);
 void add_question_budget(CLI::App& app, EvalOptions& options);
 
-/// One arm a budget, each followed by its baselines. Checks every option as `engine_options` does;
-/// throws InvalidArgument, or Error for --dense: an evaluation always runs full attention
-/// alongside, and needs a sparse arm.
-std::vector<eval::Arm> checked_arms(const EvalOptions& options);
+/// What an evaluation runs.
+struct EvalSetup {
+  EngineOptions engine;         ///< its policy is that of the options, its context not set
+  std::vector<eval::Arm> arms;  ///< one a budget, each followed by its baselines
+};
 
-/// The engine's options for these arms and a cache of `tokens`.
-EngineOptions eval_engine(const EvalOptions& options, const std::vector<eval::Arm>& arms,
-                          std::int64_t tokens);
+/// Checks every option as `engine_options` does; throws InvalidArgument, or Error for --dense: an
+/// evaluation always runs full attention alongside, and needs a sparse arm.
+EvalSetup checked_setup(const EvalOptions& options);
+
+/// The engine's options with a cache of `tokens`.
+EngineOptions eval_engine(const EvalSetup& setup, std::int64_t tokens);
 
 /// Refuses prompts beyond what the model was trained for, unless --long-context.
 void check_context(const EvalOptions& options, std::int64_t tokens, const ModelInfo& info);
@@ -52,8 +56,7 @@ void check_context(const EvalOptions& options, std::int64_t tokens, const ModelI
 void check_sparse(const eval::ArmCost& cost, const eval::Arm& arm, const std::string& where = "");
 
 /// What tells this run from others: command, model, policy. Commands add their own fields.
-Json run_identity(const char* command, const EvalOptions& options, const ModelInfo& info,
-                  const std::vector<eval::Arm>& arms);
+Json run_identity(const char* command, const EvalSetup& setup, const ModelInfo& info);
 
 /// The policy without what differs between the arms.
 Json shared_policy_fields(const EngineOptions& options);

@@ -136,7 +136,8 @@ int eval_fidelity(const FidelityOptions& options) {
   require_at_least("--tokens", plan.text.tokens, 1);
   require_at_least("--windows", options.windows, 1);
   require_at_least("--top", plan.top, 1);
-  const std::vector<eval::Arm> arms = checked_arms(options.eval);
+  const EvalSetup setup = checked_setup(options.eval);
+  const std::vector<eval::Arm>& arms = setup.arms;
   if (arms.size() != 1) {
     throw InvalidArgument("--budget '" + options.eval.budgets + "': fidelity looks at one budget");
   }
@@ -145,7 +146,7 @@ int eval_fidelity(const FidelityOptions& options) {
   if (!options.html.empty()) html.emplace(options.html);
   const auto model = load_model(options.eval.common);
   check_context(options.eval, plan.text.context + plan.text.tokens, model->info());
-  Json identity = run_identity("fidelity", options.eval, model->info(), arms);
+  Json identity = run_identity("fidelity", setup, model->info());
   identity["context"] = plan.text.context;
   identity["tokens"] = plan.text.tokens;
   identity["top"] = plan.top;
@@ -154,8 +155,7 @@ int eval_fidelity(const FidelityOptions& options) {
       text_windows(model->tokenizer(), options.texts, plan.text, options.windows, identity);
 
   eval::Fidelity fidelity(
-      model, eval_engine(options.eval, arms,
-                         eval::Fidelity::cache_tokens(plan, options.eval.common.page_size)));
+      model, eval_engine(setup, eval::Fidelity::cache_tokens(plan, setup.engine.page_size)));
   std::vector<EvalItem> items;
   items.reserve(windows.size());
   for (const TextWindow& window : windows) {

@@ -177,13 +177,14 @@ int eval_longbench(const LongBenchOptions& options) {
   catch_interrupts();
   require_at_least("--limit", options.limit, 0);
   require_at_least("--tokens", options.max_tokens, 0);
-  const std::vector<eval::Arm> arms = checked_arms(options.eval);
+  const EvalSetup setup = checked_setup(options.eval);
+  const std::vector<eval::Arm>& arms = setup.arms;
   Output output(options.eval.common.output);
   const std::vector<eval::LongBenchSample> samples = chosen_samples(options);
   const auto model = load_model(options.eval.common);
   const std::int64_t context = context_limit(options.eval.common, model->info());
   const auto prompts = fitted_prompts(options, model->tokenizer(), samples, context);
-  Json identity = run_identity("longbench", options.eval, model->info(), arms);
+  Json identity = run_identity("longbench", setup, model->info());
   identity["file"] = eval::fingerprint(read_input(options.file));
   identity["context"] = context;
   identity["max_tokens"] = options.max_tokens;
@@ -194,9 +195,9 @@ int eval_longbench(const LongBenchOptions& options) {
     cache = std::max(cache,
                      eval::answer_cache_tokens(static_cast<std::int64_t>(request.material.size()),
                                                static_cast<std::int64_t>(request.question.size()),
-                                               request.max_tokens, options.eval.common.page_size));
+                                               request.max_tokens, setup.engine.page_size));
   }
-  Engine engine(model, eval_engine(options.eval, arms, cache));
+  Engine engine(model, eval_engine(setup, cache));
   std::vector<EvalItem> items;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     items.push_back({std::to_string(i) + "/" + samples[i].id,

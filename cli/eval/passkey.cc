@@ -258,7 +258,8 @@ int eval_passkey(const PasskeyOptions& options) {
   require_at_least("--seeds", options.seeds, 1);
   require_at_least("-n", options.max_tokens, 1);
   const std::vector<eval::PasskeyTrial> trials = trials_of(options);
-  const std::vector<eval::Arm> arms = checked_arms(options.eval);
+  const EvalSetup setup = checked_setup(options.eval);
+  const std::vector<eval::Arm>& arms = setup.arms;
   std::int64_t longest = 0;
   for (const eval::PasskeyTrial& trial : trials) longest = std::max(longest, trial.length);
   Output output(options.eval.common.output);
@@ -266,17 +267,16 @@ int eval_passkey(const PasskeyOptions& options) {
   check_context(options.eval, longest + options.max_tokens, model->info());
   const std::string text = haystack_text(options, longest);
   const eval::Haystack haystack(model->tokenizer(), text);
-  Json identity = run_identity("passkey", options.eval, model->info(), arms);
+  Json identity = run_identity("passkey", setup, model->info());
   identity["haystack"] = eval::fingerprint(text);
   identity["max_tokens"] = options.max_tokens;
-  const std::int32_t page_size = options.eval.common.page_size;
+  const std::int32_t page_size = setup.engine.page_size;
   for (const eval::PasskeyTrial& trial : trials) {  // too short a length is refused before any work
     eval::passkey_prompt(model->tokenizer(), haystack, trial, page_size);
   }
 
-  Engine engine(model, eval_engine(options.eval, arms,
-                                   eval::answer_cache_tokens(longest, longest, options.max_tokens,
-                                                             page_size)));
+  Engine engine(model, eval_engine(setup, eval::answer_cache_tokens(
+                                              longest, longest, options.max_tokens, page_size)));
   const std::vector<EvalItem> items = items_of(options, trials, engine, haystack, arms);
   const std::vector<Json> results = run_items("Pass key", items, options.eval.resume, identity);
   std::vector<Row> rows;

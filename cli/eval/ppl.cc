@@ -128,12 +128,13 @@ std::vector<eval::PerplexityWindow> run_windows(const PplOptions& options,
 int eval_ppl(const PplOptions& options) {
   catch_interrupts();
   check(options);
-  const std::vector<eval::Arm> arms = checked_arms(options.eval);
+  const EvalSetup setup = checked_setup(options.eval);
+  const std::vector<eval::Arm>& arms = setup.arms;
   Output output(options.eval.common.output);
   const auto model = load_model(options.eval.common);
   const eval::PerplexityPlan& plan = options.plan;
   check_context(options.eval, plan.context + plan.tokens, model->info());
-  Json identity = run_identity("ppl", options.eval, model->info(), arms);
+  Json identity = run_identity("ppl", setup, model->info());
   identity["context"] = plan.context;
   identity["tokens"] = plan.tokens;
   identity["rows"] = plan.rows;
@@ -141,10 +142,9 @@ int eval_ppl(const PplOptions& options) {
   const auto windows =
       text_windows(model->tokenizer(), options.texts, plan, options.windows, identity);
 
-  Engine engine(
-      model, eval_engine(options.eval, arms,
-                         eval::perplexity_cache_tokens(plan, static_cast<std::int64_t>(arms.size()),
-                                                       options.eval.common.page_size)));
+  Engine engine(model, eval_engine(setup, eval::perplexity_cache_tokens(
+                                              plan, static_cast<std::int64_t>(arms.size()),
+                                              setup.engine.page_size)));
   std::vector<EvalItem> items;
   items.reserve(windows.size());
   for (const TextWindow& window : windows) {

@@ -30,6 +30,12 @@ struct PageBudget {
   bool selects(std::int64_t num_pages) const { return num_pages > crossover; }
 };
 
+/// Budgets [num_layers, num_kv_heads] in tokens, found by calibration for one mean budget.
+struct BudgetTable {
+  std::int64_t budget = 0;
+  std::vector<std::int64_t> tokens;
+};
+
 /// Which pages a decode step may read (SPEC S3.4, S4.1–S4.4, S4.8). Plain data.
 struct SelectionPolicy {
   bool dense = false;  ///< full attention everywhere
@@ -51,6 +57,8 @@ struct SelectionPolicy {
   /// Optional budgets [num_layers, num_kv_heads] in tokens, instead of `budget` and `dense_layers`;
   /// kDenseBudget reads everything.
   std::vector<std::int64_t> budget_table;
+  /// Optional tables by ascending budget that `with_budget` chooses from.
+  std::vector<BudgetTable> calibrated;
 
   static constexpr std::int64_t kDenseBudget = -1;
 
@@ -58,8 +66,9 @@ struct SelectionPolicy {
   /// two layers dense.
   static SelectionPolicy paper(std::int64_t budget);
 
-  /// The same policy for another budget: entries of a budget table change in proportion, to no less
-  /// than one page.
+  /// The same policy for another budget. Between two calibrated tables, entries are interpolated;
+  /// beyond them, and without any, those of the nearest table change in proportion, to no less than
+  /// one page. An entry that reads everything in the nearest table stays so.
   SelectionPolicy with_budget(std::int64_t tokens, std::int32_t page_size) const;
 
   /// Pages that one head of this layer may read; values ≥ any page count when dense.
@@ -68,7 +77,8 @@ struct SelectionPolicy {
 };
 
 /// Throws InvalidArgument naming the field: budget below one page, negative sinks or window, beta
-/// outside [0, 1], crossover below 1, a budget table of the wrong size.
+/// outside [0, 1], crossover below 1, a budget table of the wrong size, calibrated tables that are
+/// not ascending.
 void validate(const SelectionPolicy& policy, std::int32_t num_layers, std::int32_t num_kv_heads,
               std::int32_t page_size);
 

@@ -32,10 +32,10 @@ void check_not_negative(const char* field, std::int32_t value) {
                         " is negative; give 0 or more");
 }
 
-void check_budget_table(const SelectionPolicy& policy, std::int32_t num_layers,
+void check_budget_table(const std::vector<std::int64_t>& table, std::int32_t num_layers,
                         std::int32_t num_kv_heads, std::int32_t page_size) {
   const std::int64_t expected = std::int64_t{num_layers} * num_kv_heads;
-  const auto entries = static_cast<std::int64_t>(policy.budget_table.size());
+  const auto entries = static_cast<std::int64_t>(table.size());
   if (entries != expected) {
     std::ostringstream text;
     text << "budget_table has " << entries << " entries; give " << num_layers << " layers x "
@@ -43,12 +43,58 @@ void check_budget_table(const SelectionPolicy& policy, std::int32_t num_layers,
     throw InvalidArgument(text.str());
   }
   for (std::int64_t i = 0; i < entries; ++i) {
-    const std::int64_t budget = policy.budget_table[static_cast<std::size_t>(i)];
+    const std::int64_t budget = table[static_cast<std::size_t>(i)];
     if (budget == SelectionPolicy::kDenseBudget) continue;
     std::ostringstream field;
     field << "budget_table[layer " << i / num_kv_heads << ", KV head " << i % num_kv_heads << ']';
     check_budget(field.str(), budget, page_size, ", or -1 to read everything");
   }
+}
+
+void check_ascending(const std::vector<BudgetTable>& tables) {
+  std::int64_t last = 0;
+  for (const BudgetTable& table : tables) {
+    if (table.budget <= last) {
+      throw InvalidArgument("calibrated budget " + std::to_string(table.budget) +
+                            " is not above the one before; give them in ascending order");
+    }
+    last = table.budget;
+  }
+}
+
+/// An entry of one table at `factor` times its budget.
+std::int64_t scaled(std::int64_t entry, double factor, std::int32_t page_size) {
+  if (entry == SelectionPolicy::kDenseBudget) return entry;
+  return std::max<std::int64_t>(page_size, std::llround(static_cast<double>(entry) * factor));
+}
+
+/// The table for a budget from those of a calibration, at least one.
+std::vector<std::int64_t> table_for(const std::vector<BudgetTable>& tables, std::int64_t budget,
+                                    std::int32_t page_size) {
+  const auto above = std::find_if(tables.begin(), tables.end(), [budget](const BudgetTable& table) {
+    return table.budget >= budget;
+  });
+  const BudgetTable& high = above == tables.end() ? tables.back() : *above;
+  const BudgetTable& low = above == tables.begin() ? tables.front() : *(above - 1);
+  const auto distance = static_cast<double>(high.budget - low.budget);
+  std::vector<std::int64_t> result;
+  result.reserve(high.tokens.size());
+  for (std::size_t i = 0; i < high.tokens.size(); ++i) {
+    const std::int64_t a = low.tokens[i];
+    const std::int64_t b = high.tokens[i];
+    const bool dense = a == SelectionPolicy::kDenseBudget || b == SelectionPolicy::kDenseBudget;
+    if (distance > 0 && !dense) {
+      const double share = static_cast<double>(budget - low.budget) / distance;
+      result.push_back(std::llround(static_cast<double>(a) + share * static_cast<double>(b - a)));
+      continue;
+    }
+    const bool lower_is_nearer = budget - low.budget < high.budget - budget;
+    const BudgetTable& nearest = lower_is_nearer ? low : high;
+    result.push_back(scaled(nearest.tokens[i],
+                            static_cast<double>(budget) / static_cast<double>(nearest.budget),
+                            page_size));
+  }
+  return result;
 }
 
 }  // namespace
@@ -90,11 +136,12 @@ SelectionPolicy SelectionPolicy::paper(std::int64_t budget) {
 SelectionPolicy SelectionPolicy::with_budget(std::int64_t tokens, std::int32_t page_size) const {
   SelectionPolicy policy = *this;
   policy.budget = tokens;
-  const double factor = static_cast<double>(tokens) / static_cast<double>(budget);
-  for (std::int64_t& entry : policy.budget_table) {
-    if (entry == kDenseBudget) continue;
-    entry = std::max<std::int64_t>(page_size, std::llround(static_cast<double>(entry) * factor));
+  if (!calibrated.empty()) {
+    policy.budget_table = table_for(calibrated, tokens, page_size);
+    return policy;
   }
+  const double factor = static_cast<double>(tokens) / static_cast<double>(budget);
+  for (std::int64_t& entry : policy.budget_table) entry = scaled(entry, factor, page_size);
   return policy;
 }
 
@@ -119,7 +166,11 @@ void validate(const SelectionPolicy& policy, std::int32_t num_layers, std::int32
   if (policy.budget_table.empty()) {
     check_budget("budget", policy.budget, page_size, "");
   } else {
-    check_budget_table(policy, num_layers, num_kv_heads, page_size);
+    check_budget_table(policy.budget_table, num_layers, num_kv_heads, page_size);
+  }
+  check_ascending(policy.calibrated);
+  for (const BudgetTable& table : policy.calibrated) {
+    check_budget_table(table.tokens, num_layers, num_kv_heads, page_size);
   }
   check_not_negative("sinks", policy.sinks);
   check_not_negative("window", policy.window);

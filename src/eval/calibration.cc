@@ -12,10 +12,12 @@
 namespace quest::eval {
 namespace {
 
-void check(const PerplexityPlan& plan, const std::vector<std::vector<Token>>& windows,
-           const std::vector<std::int64_t>& levels) {
+void check(const PerplexityPlan& plan, const std::vector<std::vector<Token>>& windows) {
   if (windows.empty()) throw InvalidArgument("calibration: no window of text");
   for (const std::vector<Token>& window : windows) validate(plan, window);
+}
+
+void check(const std::vector<std::int64_t>& levels) {
   if (levels.empty() || levels.front() < 1 ||
       std::adjacent_find(levels.begin(), levels.end(), std::greater_equal<>()) != levels.end()) {
     throw InvalidArgument("calibration: budgets must be positive and ascending");
@@ -104,12 +106,37 @@ std::vector<Upgrade> hull_steps(const BudgetCurves& curves, std::size_t head) {
 
 }  // namespace
 
+std::optional<std::vector<double>> measure_policies(Engine& engine, const PerplexityPlan& plan,
+                                                    const std::vector<std::vector<Token>>& windows,
+                                                    std::span<const SelectionPolicy> policies,
+                                                    const Progress& progress) {
+  check(plan, windows);
+  const PolicyGuard guard(engine);
+  std::vector<double> kl(policies.size(), 0);
+  const auto total = static_cast<std::int64_t>(windows.size() * policies.size());
+  std::int64_t done = 0;
+  const auto go_on = [&] { return !progress || progress(done, total); };
+  for (const std::vector<Token>& tokens : windows) {
+    ForcedWindow window(engine, plan, tokens);
+    if (!window.read([&](std::int64_t, std::int64_t) { return go_on(); })) return std::nullopt;
+    for (std::size_t i = 0; i < policies.size(); ++i) {
+      Arm arm;
+      arm.policy = policies[i];
+      kl[i] += window.kl(arm) / static_cast<double>(windows.size());
+      ++done;
+      if (!go_on()) return std::nullopt;
+    }
+  }
+  return kl;
+}
+
 std::optional<BudgetCurves> measure_budget_curves(Engine& engine, const PerplexityPlan& plan,
                                                   const std::vector<std::vector<Token>>& windows,
                                                   const SelectionPolicy& policy,
                                                   std::vector<std::int64_t> levels,
                                                   double negligible, const Progress& progress) {
-  check(plan, windows, levels);
+  check(plan, windows);
+  check(levels);
   const ModelInfo& info = engine.model().info();
   const PolicyGuard guard(engine);
   BudgetCurves curves;
@@ -133,7 +160,9 @@ std::optional<BudgetCurves> measure_budget_curves(Engine& engine, const Perplexi
       double kl = 0;
       bool settled = false;
       for (std::size_t level = 0; level < count; ++level) {
-        if (!settled) {
+        if (curves.levels[level] >= plan.window_tokens()) {
+          kl = 0;
+        } else if (!settled) {
           arm.policy.budget_table.assign(heads, SelectionPolicy::kDenseBudget);
           arm.policy.budget_table[head] = curves.levels[level];
           kl = window.kl(arm);
@@ -175,6 +204,13 @@ std::vector<std::int64_t> allocate_budgets(const BudgetCurves& curves, double to
   budgets.reserve(heads);
   for (const std::size_t chosen : level) budgets.push_back(curves.levels[chosen]);
   return budgets;
+}
+
+std::optional<std::size_t> least_within(std::span<const double> increases, double target) {
+  std::size_t first = increases.size();
+  while (first > 0 && increases[first - 1] <= target) --first;
+  if (first == increases.size()) return std::nullopt;
+  return first;
 }
 
 }  // namespace quest::eval

@@ -19,11 +19,20 @@ using Json = nlohmann::json;
 
 /// A profile of 30 layers with 3 KV heads, whatever it is for.
 Json profile_of(const std::string& fingerprint) {
-  return {{"quest_profile", 1},
+  const auto table = [](int budget, std::vector<int> heads) -> Json {
+    return {{"budget", budget}, {"budgets", std::vector<std::vector<int>>(30, heads)}};
+  };
+  return {{"quest_profile", 2},
           {"model_fingerprint", fingerprint},
-          {"policy", {{"gqa", "group-mean"}, {"sinks", 16}, {"window", 64}, {"beta", 0.5}}},
+          {"policy",
+           {{"gqa", "group-max"},
+            {"sinks", 16},
+            {"window", 64},
+            {"beta", 0.5},
+            {"page_size", 8},
+            {"summary", "plain"}}},
           {"budget", 128},
-          {"budgets", std::vector<std::vector<int>>(30, {96, 96, 192})}};
+          {"tables", {table(128, {96, 96, 192}), table(256, {96, -1, 384})}}};
 }
 
 TEST(CalibrateUsage, BadOptionsAreNamed) {
@@ -51,7 +60,7 @@ TEST(CalibrateUsage, DamagedProfilesAreNamedByFileAndField) {
     json.erase(field);
     return json.dump();
   };
-  for (const char* field : {"quest_profile", "model_fingerprint", "policy", "budget", "budgets"}) {
+  for (const char* field : {"quest_profile", "model_fingerprint", "policy", "budget", "tables"}) {
     refused(without(field), std::string(field) + "' is missing");
   }
   const auto with = [](const char* field, const Json& value) {
@@ -59,12 +68,32 @@ TEST(CalibrateUsage, DamagedProfilesAreNamedByFileAndField) {
     json[field] = value;
     return json.dump();
   };
-  refused(with("quest_profile", 2), "calibrate again");
+  refused(with("quest_profile", 1), "calibrate again");
   refused(with("budget", 0), "'budget' is not a whole number");
   refused(with("budget", 1e300), "'budget' is not a whole number");
-  refused(with("budgets", {{96, 96}, {96}}), "as many KV heads");
-  refused(with("budgets", {{96, -1}}), "'budgets' is not a whole number");
-  refused(with("budgets", Json::array()), "'budgets' is not a list");
+  refused(with("tables", Json::array()), "'tables' is not a list");
+  const auto with_policy = [](const char* field, const Json& value) {
+    Json json = profile_of("0");
+    json["policy"][field] = value;
+    return json.dump();
+  };
+  refused(with_policy("page_size", 12), "'page_size' is not 8, 16, 32 or 64");
+  refused(with_policy("page_size", 128), "'page_size' is not a whole number from 8 to 64");
+  refused(with_policy("summary", "q4"), "'summary' is unknown");
+  refused(with_policy("beta", 2), "'beta' is not a number from 0 to 1");
+  const auto with_budgets = [](const Json& budgets) {
+    Json json = profile_of("0");
+    json["tables"][1]["budgets"] = budgets;
+    return json.dump();
+  };
+  refused(with_budgets({{96, 96}, {96}}), "as many KV heads");
+  refused(with_budgets({{96, -2}}), "'budgets' is not a whole number");
+  refused(with_budgets({{96, 7}}), "'budgets' is not a whole number");  // below a page
+  refused(with_budgets(Json::array()), "'budgets' is not a list");
+  refused(with_budgets({{96, 96, 192}}), "tables of different sizes");
+  Json backwards = profile_of("0");
+  backwards["tables"][1]["budget"] = 128;
+  refused(backwards.dump(), "ascending order");
   expect_refusal({"run", "-p", "x", "--profile", path + ".missing"}, 1, {"missing"});
 }
 
@@ -77,9 +106,9 @@ class Calibrate : public PackagedModelTest {
   std::string text() const { return folder_ / "text.txt"; }
   std::string profile() const { return folder_ / "profile.json"; }
   std::vector<std::string> calibrate(std::vector<std::string> more) const {
-    std::vector<std::string> arguments = {"calibrate", "--text",   text(),   "--context",
-                                          "400",       "--tokens", "4",      "--windows",
-                                          "1",         "-o",       profile()};
+    std::vector<std::string> arguments = {
+        "calibrate", "--text",  text(), "--context", "400", "--tokens", "4",      "--windows",
+        "1",         "--sinks", "16",   "--window",  "64",  "-o",       profile()};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
@@ -92,18 +121,20 @@ TEST_F(Calibrate, ProfileServesItsModel) {
   ASSERT_EQ(made.status, 0) << made.err;
   EXPECT_THAT(made.out, HasSubstr("chosen"));
   const Json json = Json::parse(read_file(profile()));
-  EXPECT_EQ(json.at("quest_profile"), 1);
-  ASSERT_EQ(json.at("budgets").size(), 30U);
+  EXPECT_EQ(json.at("quest_profile"), 2);
+  const Json& table = json.at("tables").at(0);
+  EXPECT_EQ(json.at("budget"), table.at("budget"));  // 900 % allow the smallest
+  ASSERT_EQ(table.at("budgets").size(), 30U);
   EXPECT_EQ(json.at("policy").at("dense_layers"), 0);  // as it was measured
   EXPECT_EQ(json.at("policy").at("crossover"), 1);
   const std::vector<int> levels = json.at("curves").at("levels");
-  EXPECT_EQ(levels, (std::vector<int>{96, 192}));
+  EXPECT_EQ(levels, (std::vector<int>{96, 192, 416}));
   int sum = 0;
-  for (const Json& layer : json.at("budgets")) {
+  for (const Json& layer : table.at("budgets")) {
     ASSERT_EQ(layer.size(), 3U);
     for (const int budget : layer) {
-      EXPECT_TRUE(budget == 96 || budget == 192) << budget;
-      sum += budget;
+      EXPECT_TRUE(budget == 96 || budget == 192 || budget == -1) << budget;
+      sum += budget == -1 ? 416 : budget;
     }
   }
   EXPECT_NEAR(json.at("budget").get<double>(), sum / 90.0, 0.5);
@@ -120,12 +151,18 @@ TEST_F(Calibrate, ProfileServesItsModel) {
   };
   EXPECT_EQ(policy({"--profile", profile()}).at("calibrated"), true);
   EXPECT_EQ(policy({"--profile", "none"}).at("calibrated"), false);
-}
 
-TEST_F(Calibrate, TargetOutOfReachLeavesNoProfile) {
-  expect_refusal(calibrate({"--max-ppl-increase", "0.0000001%"}), 1,
-                 {"no budget up to", "--max-ppl-increase"});
-  EXPECT_FALSE(std::filesystem::exists(profile()));
+  // A profile decides how pages are stored and ranked; what the user names wins.
+  write_file(profile(), profile_of(json.at("model_fingerprint")).dump());
+  Json named = policy({"--profile", profile()});
+  EXPECT_EQ(named.at("page_size"), 8);
+  EXPECT_EQ(named.at("summary"), "plain");
+  EXPECT_EQ(named.at("gqa"), "group-max");
+  named =
+      policy({"--profile", profile(), "--page-size", "16", "--summary", "q8", "--gqa", "quota"});
+  EXPECT_EQ(named.at("page_size"), 16);
+  EXPECT_EQ(named.at("summary"), "q8");
+  EXPECT_EQ(named.at("gqa"), "quota");
 }
 
 TEST_F(Calibrate, ProfileOfAnotherModelIsRefused) {

@@ -168,5 +168,35 @@ TEST(Policy, AnotherBudgetScalesTheTable) {
   EXPECT_EQ(smaller.budget_table, (std::vector<std::int64_t>{64, 16, -1, 16, 16, 32}));
 }
 
+TEST(Policy, AnotherBudgetComesFromCalibratedTables) {
+  using Table = std::vector<std::int64_t>;
+  constexpr std::int64_t kAll = SelectionPolicy::kDenseBudget;
+  SelectionPolicy policy;
+  policy.budget_table = {7, 7, 7, 7};  // not what a budget is made from
+  policy.calibrated = {{100, {50, 150, 100, kAll}}, {200, {50, 350, kAll, kAll}}};
+  const auto table = [&](std::int64_t budget) {
+    return policy.with_budget(budget, 16).budget_table;
+  };
+  EXPECT_EQ(table(100), (Table{50, 150, 100, kAll}));
+  EXPECT_EQ(table(200), (Table{50, 350, kAll, kAll}));
+  EXPECT_EQ(table(125), (Table{50, 200, 125, kAll}));   // the third: 100 is nearer
+  EXPECT_EQ(table(175), (Table{50, 300, kAll, kAll}));  // … 200 is
+  EXPECT_EQ(table(50), (Table{25, 75, 50, kAll}));
+  EXPECT_EQ(table(10), (Table{16, 16, 16, kAll}));  // no less than a page
+  EXPECT_EQ(table(400), (Table{100, 700, kAll, kAll}));
+  EXPECT_EQ(policy.with_budget(125, 16).with_budget(200, 16).budget_table, table(200));
+}
+
+TEST(Policy, CalibratedTablesAreChecked) {
+  EXPECT_EQ(refusal([](auto& p) {
+              p.calibrated = {{64, {64, 64, 64, 64, 64}}};
+            }),
+            "budget_table has 5 entries; give 2 layers x 3 KV heads = 6");
+  EXPECT_EQ(refusal([](auto& p) {
+              p.calibrated = {{64, {64, 64, 64, 64, 64, 64}}, {64, {64, 64, 64, 64, 64, 64}}};
+            }),
+            "calibrated budget 64 is not above the one before; give them in ascending order");
+}
+
 }  // namespace
 }  // namespace quest

@@ -158,6 +158,37 @@ TEST_F(CalibrationTest, AHeadThatIsSettledIsNotMeasuredAgain) {
   }
 }
 
+TEST_F(CalibrationTest, ABudgetThatCoversTheWindowDoesNoHarm) {
+  const auto curves = measure_budget_curves(*engine_, plan_, windows_, {}, {96, 336}, 0).value();
+  EXPECT_GT(curves.head(0)[0], 0);
+  EXPECT_EQ(curves.head(0)[1], 0);
+}
+
+TEST_F(CalibrationTest, PoliciesAreMeasuredAsPerplexityArmsAre) {
+  std::vector<SelectionPolicy> policies(2);
+  policies[0].budget = 96;
+  policies[0].dense_layers = 0;
+  policies[1].budget = 160;
+  policies[1].dense_layers = 0;
+  policies[1].beta = 1;
+  const std::vector<double> kl = measure_policies(*engine_, plan_, windows_, policies).value();
+  ASSERT_EQ(kl.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    Arm arm;
+    arm.policy = policies[i];
+    double expected = 0;
+    for (const auto& window : windows_) {
+      const auto result = run_window(*engine_, plan_, window, std::span(&arm, 1)).value();
+      for (const double value : result.arms[0].kl) expected += value / 40;
+    }
+    EXPECT_GT(expected, 0);
+    EXPECT_NEAR(kl[i], expected, 1e-9 + 1e-6 * expected);
+  }
+  EXPECT_FALSE(measure_policies(*engine_, plan_, windows_, policies,
+                                [](std::int64_t done, std::int64_t) { return done < 3; }));
+  EXPECT_THROW(measure_policies(*engine_, plan_, {}, policies), InvalidArgument);
+}
+
 TEST_F(CalibrationTest, ProgressStopsIt) {
   int calls = 0;
   const auto curves = measure_budget_curves(
@@ -172,6 +203,15 @@ TEST_F(CalibrationTest, BadRequestsAreRefused) {
   EXPECT_THROW(measure_budget_curves(*engine_, plan_, windows_, {}, {96, 96}, 0), InvalidArgument);
   windows_[1].pop_back();
   EXPECT_THROW(measure_budget_curves(*engine_, plan_, windows_, {}, {96}, 0), InvalidArgument);
+}
+
+TEST(Calibration, LeastBudgetMustHoldFromThereOn) {
+  const double increases[] = {0.04, 0.005, 0.02, 0.01, -0.001};
+  EXPECT_EQ(least_within(increases, 0.01), 3U);  // not the lucky second
+  EXPECT_EQ(least_within(increases, 0.02), 1U);
+  EXPECT_EQ(least_within(increases, 0.05), 0U);
+  EXPECT_EQ(least_within(increases, -0.002), std::nullopt);
+  EXPECT_EQ(least_within(std::span<const double>(), 1), std::nullopt);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -25,9 +26,17 @@ struct BudgetCurves {
   }
 };
 
+/// Mean KL(full ‖ sparse) of the next token's distribution under each policy, in nats, over the
+/// windows, each of `plan.window_tokens()` tokens. Otherwise as `measure_budget_curves`.
+std::optional<std::vector<double>> measure_policies(Engine& engine, const PerplexityPlan& plan,
+                                                    const std::vector<std::vector<Token>>& windows,
+                                                    std::span<const SelectionPolicy> policies,
+                                                    const Progress& progress = {});
+
 /// Measures the curves, mean over the windows, each of `plan.window_tokens()` tokens. The policy
 /// says how pages are ranked; its budgets are not used. Once a level does no more harm than
-/// `negligible`, larger ones of the head are taken to do the same. Nothing if `progress`, called
+/// `negligible`, larger ones of the head are taken to do the same; one that covers the window does
+/// none. Nothing if `progress`, called
 /// with steps done and steps at most, stopped it. The engine needs `perplexity_cache_tokens` for
 /// one arm of context free; its policy is as before afterwards. Throws InvalidArgument for no
 /// window, windows of another length, or levels that are not ascending.
@@ -42,5 +51,9 @@ std::optional<BudgetCurves> measure_budget_curves(Engine& engine, const Perplexi
 /// each curve's lower convex hull, but for what no longer fits in the end. At least the lowest
 /// level.
 std::vector<std::int64_t> allocate_budgets(const BudgetCurves& curves, double tokens);
+
+/// Of increases of the perplexity at ascending budgets, the first from which on none is above the
+/// target, so that one lucky measurement does not pass; nothing if the last is.
+std::optional<std::size_t> least_within(std::span<const double> increases, double target);
 
 }  // namespace quest::eval
