@@ -27,8 +27,11 @@ struct CalibrateOptions {
   std::vector<std::string> texts;
   eval::PerplexityPlan plan{3600, 96, 32};
   std::int64_t windows = 1;
-  std::string target = "1%";
+  std::string increase;        ///< empty: kDefaultIncrease, unless there is a mass
+  std::optional<double> mass;  ///< instead of the increase
 };
+
+constexpr const char* kDefaultIncrease = "1%";
 
 /// "1%" or "0.01".
 double parse_increase(const std::string& text) {
@@ -69,32 +72,57 @@ struct Candidate {
   eval::Arm uniform;
 };
 
-std::vector<Candidate> candidates(const SelectionPolicy& policy, const eval::BudgetCurves& curves) {
+double mean(const std::vector<std::int64_t>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// The table, levels of the curves, beside a uniform one.
+Candidate candidate(const SelectionPolicy& policy, const eval::BudgetCurves& curves,
+                    std::vector<std::int64_t> table) {
+  const auto budget = static_cast<std::int64_t>(std::llround(mean(table)));
+  for (std::int64_t& entry : table) {
+    if (entry == curves.levels.back()) entry = SelectionPolicy::kDenseBudget;
+  }
+  Candidate made;
+  made.calibrated.name = std::to_string(budget);
+  made.calibrated.policy = policy;
+  made.calibrated.policy.budget = budget;
+  made.uniform = made.calibrated;
+  made.uniform.name += " uniform";
+  made.uniform.policy.budget_table.assign(table.size(), budget);
+  made.calibrated.policy.budget_table = std::move(table);
+  return made;
+}
+
+/// For totals from the lowest level to half of everything, each by the square root of two larger.
+std::vector<Candidate> candidates_by_total(const SelectionPolicy& policy,
+                                           const eval::BudgetCurves& curves) {
   std::vector<Candidate> result;
-  const auto arm = [&](const std::string& name, std::int64_t budget,
-                       std::vector<std::int64_t> table) {
-    eval::Arm made;
-    made.name = name;
-    made.policy = policy;
-    made.policy.budget = budget;
-    made.policy.budget_table = std::move(table);
-    return made;
-  };
   const auto most = static_cast<double>(curves.levels.back());
   for (double tokens = std::sqrt(2.0) * static_cast<double>(curves.levels.front());
        tokens < most / 2; tokens *= std::sqrt(2.0)) {
-    std::vector<std::int64_t> table = eval::allocate_budgets(curves, tokens);
-    const double sum = std::accumulate(table.begin(), table.end(), 0.0);
-    const auto mean =
-        static_cast<std::int64_t>(std::llround(sum / static_cast<double>(table.size())));
-    if (!result.empty() && result.back().calibrated.policy.budget == mean) break;  // saturated
-    for (std::int64_t& entry : table) {
-      if (entry == curves.levels.back()) entry = SelectionPolicy::kDenseBudget;
+    Candidate made = candidate(policy, curves, eval::allocate_budgets(curves, tokens));
+    const std::int64_t budget = made.calibrated.policy.budget;
+    if (!result.empty() && result.back().calibrated.policy.budget == budget) break;  // saturated
+    result.push_back(std::move(made));
+  }
+  return result;
+}
+
+/// For the mass that is asked for, at `chosen`, and for others, so that other budgets have tables.
+std::vector<Candidate> candidates_by_mass(const SelectionPolicy& policy,
+                                          const eval::BudgetCurves& curves, double mass,
+                                          std::size_t& chosen) {
+  std::vector<double> masses{0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, mass};
+  std::sort(masses.begin(), masses.end());
+  std::vector<Candidate> result;
+  for (const double each : masses) {
+    Candidate made = candidate(policy, curves, eval::budgets_within(curves, 1 - each));
+    const std::int64_t budget = made.calibrated.policy.budget;
+    if (result.empty() || budget > result.back().calibrated.policy.budget) {
+      result.push_back(std::move(made));
     }
-    const std::size_t heads = table.size();
-    result.push_back(
-        {arm(std::to_string(mean), mean, std::move(table)),
-         arm(std::to_string(mean) + " uniform", mean, std::vector<std::int64_t>(heads, mean))});
+    if (each == mass) chosen = result.size() - 1;
   }
   return result;
 }
@@ -169,20 +197,20 @@ Json by_layer(const std::vector<std::int64_t>& values, std::int32_t num_kv_heads
 /// Three digits, so that files stay small.
 double rounded(double value) { return std::stod(format("%.3g", value)); }
 
-Json curve_fields(const eval::BudgetCurves& curves) {
+Json curve_fields(const eval::BudgetCurves& curves, bool by_mass) {
   Json layers = Json::array();
   for (std::int32_t layer = 0; layer < curves.num_layers; ++layer) {
     Json heads = Json::array();
     for (std::int32_t head = 0; head < curves.num_kv_heads; ++head) {
-      Json kl = Json::array();
+      Json harm = Json::array();
       for (const double value : curves.head(std::int64_t{layer} * curves.num_kv_heads + head)) {
-        kl.push_back(rounded(value));
+        harm.push_back(rounded(value));
       }
-      heads.push_back(std::move(kl));
+      heads.push_back(std::move(harm));
     }
     layers.push_back(std::move(heads));
   }
-  return {{"levels", curves.levels}, {"kl", layers}};
+  return {{"levels", curves.levels}, {by_mass ? "missed_mass" : "kl", layers}};
 }
 
 /// Even windows measure the curves, odd ones check what they promise.
@@ -272,20 +300,45 @@ std::optional<Ranking> choose_ranking(Engine& engine, const CalibrateOptions& op
 }
 
 /// Nothing after Ctrl-C.
-std::optional<eval::BudgetCurves> measure(Engine& engine, const CalibrateOptions& options,
+std::optional<eval::BudgetCurves> measure(eval::Fidelity& fidelity, const CalibrateOptions& options,
                                           const Windows& windows) {
+  Engine& engine = fidelity.engine();
+  const SelectionPolicy& policy = engine.options().policy;
+  const std::vector<std::int64_t> levels = budget_levels(engine.options(), options.plan);
   ProgressBar bar("Measuring every head");
-  return eval::measure_budget_curves(engine, options.plan, windows.curves, engine.options().policy,
-                                     budget_levels(engine.options(), options.plan), kNegligible,
+  if (options.mass) {
+    return eval::measure_mass_curves(fidelity, options.plan, windows.curves, policy, levels,
                                      watched(bar));
+  }
+  return eval::measure_budget_curves(engine, options.plan, windows.curves, policy, levels,
+                                     kNegligible, watched(bar));
+}
+
+/// Mean share of the mass that all heads read with this policy on the check windows. Nothing after
+/// Ctrl-C.
+std::optional<double> checked_mass(eval::Fidelity& fidelity, const CalibrateOptions& options,
+                                   const Windows& windows, const eval::Arm& arm) {
+  eval::FidelityPlan plan;
+  plan.text = options.plan;
+  double mass = 0;
+  double tokens = 0;
+  ProgressBar bar("Checking the mass");
+  for (const std::vector<Token>& window : windows.checks) {
+    const auto run = fidelity.run(plan, window, arm, watched(bar));
+    if (!run) return std::nullopt;
+    for (const eval::HeadFidelity& head : run->teacher_forced.heads) {
+      mass += head.mass;
+      tokens += static_cast<double>(head.tokens);
+    }
+  }
+  return mass / tokens;
 }
 
 /// Nothing after Ctrl-C.
 std::optional<std::vector<Checked>> check_candidates(Engine& engine,
                                                      const CalibrateOptions& options,
                                                      const Windows& windows,
-                                                     const eval::BudgetCurves& curves) {
-  const std::vector<Candidate> made = candidates(engine.options().policy, curves);
+                                                     const std::vector<Candidate>& made) {
   std::vector<eval::Arm> arms;
   for (const Candidate& candidate : made) {
     arms.push_back(candidate.calibrated);
@@ -320,68 +373,111 @@ void check(const CalibrateOptions& options) {
         "--dense, --dense-layers and --profile set budgets, which calibration finds; leave them "
         "out");
   }
+  if (options.mass && !options.increase.empty()) {
+    throw InvalidArgument("--mass and --max-ppl-increase are two targets; give one");
+  }
+  if (options.mass && !(*options.mass > 0 && *options.mass < 1)) {
+    throw InvalidArgument(
+        format("--mass %g must lie between 0 and 1, such as 0.95", *options.mass));
+  }
   require_at_least("--context", options.plan.context, 1);
   require_at_least("--tokens", options.plan.tokens, 1);
   require_at_least("--windows", options.windows, 1);
 }
 
-int calibrate(CalibrateOptions options) {
+struct Calibrated {
+  Json fields;  ///< of the profile
+  std::string table;
+};
+
+/// Nothing after Ctrl-C. Throws Error if the target is out of reach.
+std::optional<Calibrated> calibrate(eval::Fidelity& fidelity, const CalibrateOptions& options,
+                                    const Windows& windows, double target) {
+  Engine& engine = fidelity.engine();
+  const auto ranking = choose_ranking(engine, options, windows);
+  if (!ranking) return std::nullopt;
+  engine.set_policy(ranking->policy);
+  const auto curves = measure(fidelity, options, windows);
+  if (!curves) return std::nullopt;
+  std::optional<std::size_t> chosen;
+  std::vector<Candidate> made;
+  if (options.mass) {
+    made = candidates_by_mass(ranking->policy, *curves, *options.mass, chosen.emplace());
+  } else {
+    made = candidates_by_total(ranking->policy, *curves);
+  }
+  const auto checked = check_candidates(engine, options, windows, made);
+  if (!checked) return std::nullopt;
+  Json fields;
+  if (options.mass) {
+    const auto mass = checked_mass(fidelity, options, windows, made[*chosen].calibrated);
+    if (!mass) return std::nullopt;
+    if (*mass < *options.mass) {
+      throw Error(
+          format("the budgets for --mass %g read %.4f of it on other windows; take more "
+                 "--windows and --tokens, or ask for more",
+                 *options.mass, *mass));
+    }
+    fields["mass"] = *options.mass;
+    fields["checked_mass"] = rounded(*mass);
+  } else {
+    chosen = choose(*checked, target);
+    if (!chosen) throw Error(out_of_reach(*checked, target));
+    fields["max_ppl_increase"] = target;
+  }
+  fields["policy"] = shared_policy_fields(engine.options());
+  fields["budget"] = made[*chosen].calibrated.policy.budget;
+  fields["check"] = check_fields((*checked)[*chosen]);
+  fields["tables"] = Json::array();
+  for (const Checked& each : *checked) {
+    const SelectionPolicy& policy = each.candidate.calibrated.policy;
+    fields["tables"].push_back({{"budget", policy.budget},
+                                {"budgets", by_layer(policy.budget_table, curves->num_kv_heads)},
+                                {"check", check_fields(each)}});
+  }
+  fields["ranking"] = ranking->tried;
+  fields["curves"] = curve_fields(*curves, options.mass.has_value());
+  return Calibrated{std::move(fields), as_table(*checked, *chosen)};
+}
+
+int run_calibrate(CalibrateOptions options) {
   catch_interrupts();
   check(options);
-  const double target = parse_increase(options.target);
+  const double target =
+      parse_increase(options.increase.empty() ? kDefaultIncrease : options.increase);
   options.common.profile = "none";
-  EngineOptions engine_settings = engine_options(options.common);
-  engine_settings.policy.dense_layers = 0;
-  engine_settings.policy.crossover = 1;
+  EngineOptions engine = engine_options(options.common);
+  engine.policy.dense_layers = 0;
+  engine.policy.crossover = 1;
   Output output(options.common.output);
   const auto model = load_model(options.common);
+  const ModelInfo& info = model->info();
   EvalOptions context_options;
   context_options.common = options.common;
-  check_context(context_options, options.plan.context + options.plan.tokens, model->info());
+  check_context(context_options, options.plan.context + options.plan.tokens, info);
   Json identity;
   const Windows windows = split(
       text_windows(model->tokenizer(), options.texts, options.plan, 2 * options.windows, identity));
   // Enough arms for every half step of the square root of two between the levels.
   constexpr std::int64_t kMostArms = 64;
-  engine_settings.context =
-      eval::perplexity_cache_tokens(options.plan, kMostArms, engine_settings.page_size);
-  Engine engine(model, engine_settings);
-  const auto ranking = choose_ranking(engine, options, windows);
-  if (!ranking) return kInterruptedStatus;
-  engine.set_policy(ranking->policy);
-  const auto curves = measure(engine, options, windows);
-  if (!curves) return kInterruptedStatus;
-  const auto checked = check_candidates(engine, options, windows, *curves);
-  if (!checked) return kInterruptedStatus;
-  const std::optional<std::size_t> chosen = choose(*checked, target);
-  if (!chosen) throw Error(out_of_reach(*checked, target));
+  engine.context = eval::perplexity_cache_tokens(options.plan, kMostArms, engine.page_size);
+  eval::Fidelity fidelity(model, engine);
+  auto result = calibrate(fidelity, options, windows, target);
+  if (!result) return kInterruptedStatus;
 
-  const ModelInfo& info = model->info();
   Json profile = {{"quest_profile", kProfileFormat},
                   {"model_name", info.name},
                   {"model_fingerprint", eval::file_fingerprint(info.path)},
                   {"texts", identity["texts"]},
                   {"context", options.plan.context},
                   {"tokens", options.plan.tokens},
-                  {"windows", options.windows},
-                  {"max_ppl_increase", target}};
-  profile["policy"] = shared_policy_fields(engine.options());
-  profile["budget"] = (*checked)[*chosen].candidate.calibrated.policy.budget;
-  profile["check"] = check_fields((*checked)[*chosen]);
-  profile["tables"] = Json::array();
-  for (const Checked& each : *checked) {
-    const SelectionPolicy& policy = each.candidate.calibrated.policy;
-    profile["tables"].push_back({{"budget", policy.budget},
-                                 {"budgets", by_layer(policy.budget_table, info.num_kv_heads)},
-                                 {"check", check_fields(each)}});
-  }
-  profile["ranking"] = ranking->tried;
-  profile["curves"] = curve_fields(*curves);
+                  {"windows", options.windows}};
+  profile.update(result->fields);
   const std::string text = profile.dump(-1) + "\n";
   output.write(text);
   output.finish();
   Output shown("");
-  shown.write(options.common.json ? text : as_table(*checked, *chosen));
+  shown.write(options.common.json ? text : result->table);
   shown.finish();
   return 0;
 }
@@ -393,10 +489,11 @@ void add_calibrate_command(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
       "calibrate", "Find budgets for every layer and head that keep a model's quality");
   command->add_option("--text", options->texts, "Text file; may be repeated")->required();
-  command
-      ->add_option("--max-ppl-increase", options->target,
-                   "Perplexity that may be lost, such as 1% or 0.01")
-      ->capture_default_str();
+  command->add_option(
+      "--max-ppl-increase", options->increase,
+      std::string("Perplexity that may be lost, such as 0.01 [") + kDefaultIncrease + "]");
+  command->add_option("--mass", options->mass,
+                      "Instead: attention mass that every head must read, such as 0.95");
   command->add_option("--context", options->plan.context, "Tokens read before the first prediction")
       ->capture_default_str();
   command->add_option("--tokens", options->plan.tokens, "Tokens predicted in a window")
@@ -408,7 +505,7 @@ void add_calibrate_command(CLI::App& app, int& status) {
   add_model_options(*command, options->common);
   add_storage_options(*command, options->common);
   add_selection_options(*command, options->common);
-  command->callback([options, &status] { status = calibrate(*options); });
+  command->callback([options, &status] { status = run_calibrate(*options); });
 }
 
 }  // namespace quest::cli

@@ -75,24 +75,34 @@ class ForcedWindow {
   std::vector<float> full_;  ///< logits [forced tokens, vocabulary]
 };
 
+BudgetCurves empty_curves(const ModelInfo& info, std::vector<std::int64_t> levels) {
+  BudgetCurves curves;
+  curves.num_layers = info.num_layers;
+  curves.num_kv_heads = info.num_kv_heads;
+  curves.levels = std::move(levels);
+  curves.harm.assign(
+      static_cast<std::size_t>(info.num_layers) * info.num_kv_heads * curves.levels.size(), 0);
+  return curves;
+}
+
 /// A step from one budget of a head to a larger one.
 struct Upgrade {
   std::size_t head = 0;
   std::size_t level = 0;
   double tokens = 0;  ///< more
-  double saved = 0;   ///< KL less
+  double saved = 0;   ///< harm less
 };
 
 /// The steps along the lower convex hull of a head's curve: each saves less a token than the one
 /// before. Levels that save nothing are left out.
 std::vector<Upgrade> hull_steps(const BudgetCurves& curves, std::size_t head) {
-  const std::span<const double> kl = curves.head(static_cast<std::int64_t>(head));
+  const std::span<const double> harm = curves.head(static_cast<std::int64_t>(head));
   std::vector<Upgrade> steps;
-  for (std::size_t at = 0; at + 1 < kl.size();) {
+  for (std::size_t at = 0; at + 1 < harm.size();) {
     Upgrade best;
-    for (std::size_t to = at + 1; to < kl.size(); ++to) {
+    for (std::size_t to = at + 1; to < harm.size(); ++to) {
       const auto tokens = static_cast<double>(curves.levels[to] - curves.levels[at]);
-      const double saved = kl[at] - kl[to];
+      const double saved = harm[at] - harm[to];
       if (saved > 0 && (best.tokens == 0 || saved * best.tokens > best.saved * tokens)) {
         best = {head, to, tokens, saved};
       }
@@ -139,13 +149,9 @@ std::optional<BudgetCurves> measure_budget_curves(Engine& engine, const Perplexi
   check(levels);
   const ModelInfo& info = engine.model().info();
   const PolicyGuard guard(engine);
-  BudgetCurves curves;
-  curves.num_layers = info.num_layers;
-  curves.num_kv_heads = info.num_kv_heads;
-  curves.levels = std::move(levels);
+  BudgetCurves curves = empty_curves(info, std::move(levels));
   const auto heads = static_cast<std::size_t>(info.num_layers) * info.num_kv_heads;
   const std::size_t count = curves.levels.size();
-  curves.kl.assign(heads * count, 0);
   Arm arm;
   arm.policy = policy;
   arm.policy.dense = false;
@@ -168,13 +174,73 @@ std::optional<BudgetCurves> measure_budget_curves(Engine& engine, const Perplexi
           kl = window.kl(arm);
           settled = kl <= negligible;
         }
-        curves.kl[head * count + level] += kl / static_cast<double>(windows.size());
+        curves.harm[head * count + level] += kl / static_cast<double>(windows.size());
         ++done;
         if (!go_on()) return std::nullopt;
       }
     }
   }
   return curves;
+}
+
+std::optional<BudgetCurves> measure_mass_curves(Fidelity& fidelity, const PerplexityPlan& plan,
+                                                const std::vector<std::vector<Token>>& windows,
+                                                const SelectionPolicy& policy,
+                                                std::vector<std::int64_t> levels,
+                                                const Progress& progress) {
+  check(plan, windows);
+  check(levels);
+  const ModelInfo& info = fidelity.engine().model().info();
+  BudgetCurves curves = empty_curves(info, std::move(levels));
+  const std::size_t count = curves.levels.size();
+  const std::int32_t group = info.num_q_heads / info.num_kv_heads;
+  Arm arm;
+  arm.policy = policy;
+  arm.policy.dense = false;
+  arm.policy.dense_layers = 0;
+  arm.policy.crossover = 1;
+  arm.policy.calibrated.clear();
+  arm.policy.budget_table.clear();
+  FidelityPlan watched;
+  watched.text = plan;
+  const auto total = static_cast<std::int64_t>(windows.size() * count);
+  std::int64_t done = 0;
+  const auto go_on = [&] { return !progress || progress(done, total); };
+  for (std::size_t level = 0; level < count; ++level) {
+    arm.policy.budget = curves.levels[level];
+    std::optional<FidelityRun> sum;
+    for (const std::vector<Token>& window : windows) {
+      const auto result =
+          fidelity.run(watched, window, arm, [&](std::int64_t, std::int64_t) { return go_on(); });
+      if (!result) return std::nullopt;
+      if (sum) {
+        *sum += result->teacher_forced;
+      } else {
+        sum = result->teacher_forced;
+      }
+      ++done;
+      if (!go_on()) return std::nullopt;
+    }
+    for (std::size_t head = 0; head < sum->heads.size(); ++head) {
+      const HeadFidelity& of_head = sum->heads[head];
+      const double missed = 1 - of_head.mass / static_cast<double>(of_head.tokens);
+      double& most = curves.harm[head / static_cast<std::size_t>(group) * count + level];
+      most = std::max(most, missed);
+    }
+  }
+  return curves;
+}
+
+std::vector<std::int64_t> budgets_within(const BudgetCurves& curves, double most) {
+  std::vector<std::int64_t> budgets;
+  const std::int64_t heads = std::int64_t{curves.num_layers} * curves.num_kv_heads;
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const std::span<const double> harm = curves.head(head);
+    const auto enough =
+        std::find_if(harm.begin(), harm.end() - 1, [most](double value) { return value <= most; });
+    budgets.push_back(curves.levels[static_cast<std::size_t>(enough - harm.begin())]);
+  }
+  return budgets;
 }
 
 std::vector<std::int64_t> allocate_budgets(const BudgetCurves& curves, double tokens) {

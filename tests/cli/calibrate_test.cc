@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -42,6 +43,13 @@ TEST(CalibrateUsage, BadOptionsAreNamed) {
     expect_refusal({"calibrate", "--text", "x", "-o", "x.json", "--max-ppl-increase", target}, 2,
                    {"--max-ppl-increase '" + std::string(target)});
   }
+  for (const char* mass : {"0", "1", "-0.5", "nan"}) {
+    expect_refusal({"calibrate", "--text", "x", "-o", "x.json", "--mass", mass}, 2,
+                   {"--mass", "between 0 and 1"});
+  }
+  expect_refusal(
+      {"calibrate", "--text", "x", "-o", "x.json", "--mass", "0.9", "--max-ppl-increase", "1%"}, 2,
+      {"--mass and --max-ppl-increase", "give one"});
   expect_refusal({"calibrate", "--text", "x", "-o", "x.json", "--dense-layers", "2"}, 2,
                  {"--dense-layers"});
 }
@@ -163,6 +171,34 @@ TEST_F(Calibrate, ProfileServesItsModel) {
   EXPECT_EQ(named.at("page_size"), 16);
   EXPECT_EQ(named.at("summary"), "q8");
   EXPECT_EQ(named.at("gqa"), "quota");
+}
+
+TEST_F(Calibrate, MassIsATargetToo) {
+  const ProgramResult made = run_program(
+      calibrate({"--mass", "0.9", "--gqa", "group-max", "--beta", "0.5", "--page-size", "32"}));
+  ASSERT_EQ(made.status, 0) << made.err;
+  const Json json = Json::parse(read_file(profile()));
+  EXPECT_EQ(json.at("mass"), 0.9);
+  EXPECT_GE(json.at("checked_mass"), 0.9);
+  EXPECT_EQ(json.at("policy").at("page_size"), 32);
+  EXPECT_FALSE(json.contains("max_ppl_increase"));
+  const Json& curves = json.at("curves").at("missed_mass");
+  const std::vector<int> levels = json.at("curves").at("levels");
+  for (const Json& table : json.at("tables")) {
+    if (table.at("budget") != json.at("budget")) continue;
+    for (std::size_t layer = 0; layer < curves.size(); ++layer) {
+      for (std::size_t head = 0; head < curves[layer].size(); ++head) {
+        const int budget = table.at("budgets").at(layer).at(head);
+        const auto at = std::find(levels.begin(), levels.end(), budget) - levels.begin();
+        if (budget == -1) continue;  // reads everything
+        EXPECT_LE(curves[layer][head].at(static_cast<std::size_t>(at)).get<double>(), 0.1001);
+      }
+    }
+  }
+  EXPECT_EQ(run_program({"eval", "ppl", "--text", text(), "--context", "900", "--tokens", "4",
+                         "--profile", profile()})
+                .status,
+            0);
 }
 
 TEST_F(Calibrate, ProfileOfAnotherModelIsRefused) {

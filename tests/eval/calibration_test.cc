@@ -24,7 +24,7 @@ BudgetCurves curves_of(std::int32_t heads, Budgets levels, std::vector<double> k
   curves.num_layers = 1;
   curves.num_kv_heads = heads;
   curves.levels = std::move(levels);
-  curves.kl = std::move(kl);
+  curves.harm = std::move(kl);
   return curves;
 }
 
@@ -68,6 +68,14 @@ TEST(AllocateBudgets, NothingIsSpentWhereNothingIsSaved) {
 TEST(AllocateBudgets, LessThanTheLowestLevelIsTheLowestLevel) {
   const BudgetCurves curves = curves_of(2, {100, 200}, {1, 0, 1, 0});
   EXPECT_EQ(allocate_budgets(curves, 10), (Budgets{100, 100}));
+}
+
+TEST(BudgetsWithin, EveryHeadTakesTheLeastThatIsEnough) {
+  const BudgetCurves curves =
+      curves_of(3, {1, 2, 4}, {0.5, 0.05, 0.01, 0.05, 0.2, 0.0, 0.9, 0.8, 0.7});
+  EXPECT_EQ(budgets_within(curves, 0.05), (Budgets{2, 1, 4}));  // the last misses it everywhere
+  EXPECT_EQ(budgets_within(curves, 0.04), (Budgets{4, 4, 4}));
+  EXPECT_EQ(budgets_within(curves, 1), (Budgets{1, 1, 1}));
 }
 
 TEST(AllocateBudgets, ConvexCurvesAreDividedAsBruteForceDivides) {
@@ -124,7 +132,7 @@ TEST_F(CalibrationTest, CurvesAreThoseOfPerplexityArmsWithOneSparseHead) {
       measure_budget_curves(*engine_, plan_, windows_, policy, {96, 192}, 0).value();
   const ModelInfo& info = engine_->model().info();
   const auto heads = static_cast<std::size_t>(info.num_layers * info.num_kv_heads);
-  ASSERT_EQ(curves.kl.size(), heads * 2);
+  ASSERT_EQ(curves.harm.size(), heads * 2);
   for (const std::size_t head : {std::size_t{0}, heads - 1}) {
     Arm arm;
     arm.policy.crossover = 1;
@@ -145,7 +153,7 @@ TEST_F(CalibrationTest, SameRunSameCurvesAndTheEngineKeepsItsPolicy) {
   const std::int64_t free_pages = engine_->cache().free_pages();
   const auto once = measure_budget_curves(*engine_, plan_, windows_, {}, {96, 192}, 0).value();
   const auto again = measure_budget_curves(*engine_, plan_, windows_, {}, {96, 192}, 0).value();
-  EXPECT_EQ(once.kl, again.kl);
+  EXPECT_EQ(once.harm, again.harm);
   EXPECT_EQ(engine_->options().policy.budget, 128);
   EXPECT_EQ(engine_->cache().free_pages(), free_pages);
 }
@@ -187,6 +195,35 @@ TEST_F(CalibrationTest, PoliciesAreMeasuredAsPerplexityArmsAre) {
   EXPECT_FALSE(measure_policies(*engine_, plan_, windows_, policies,
                                 [](std::int64_t done, std::int64_t) { return done < 3; }));
   EXPECT_THROW(measure_policies(*engine_, plan_, {}, policies), InvalidArgument);
+}
+
+TEST_F(CalibrationTest, MissedMassIsThatOfTheWorstHeadOfTheGroup) {
+  EngineOptions options = testing::dense_options(KvType::kF32, 1200);
+  Fidelity fidelity(Model::load(file_.path()), options);
+  const auto curves =
+      measure_mass_curves(fidelity, plan_, windows_, SelectionPolicy{}, {96, 336}).value();
+  const ModelInfo& info = fidelity.engine().model().info();
+  const std::int32_t group = info.num_q_heads / info.num_kv_heads;
+  ASSERT_GT(group, 1);
+  Arm arm;
+  arm.policy.budget = 96;
+  arm.policy.dense_layers = 0;
+  FidelityPlan plan;
+  plan.text = plan_;
+  FidelityRun sum = fidelity.run(plan, windows_[0], arm)->teacher_forced;
+  sum += fidelity.run(plan, windows_[1], arm)->teacher_forced;
+  for (std::int32_t layer = 0; layer < info.num_layers; ++layer) {
+    for (std::int32_t head = 0; head < info.num_kv_heads; ++head) {
+      double missed = 0;
+      for (std::int32_t g = 0; g < group; ++g) {
+        missed = std::max(missed, 1 - sum.head(layer, head * group + g).mass / 40);
+      }
+      const auto levels = curves.head(std::int64_t{layer} * info.num_kv_heads + head);
+      EXPECT_NEAR(levels[0], missed, 1e-12);
+      EXPECT_GT(levels[0], 0);
+      EXPECT_NEAR(levels[1], 0, 1e-9);  // everything is read
+    }
+  }
 }
 
 TEST_F(CalibrationTest, ProgressStopsIt) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "quest/engine.h"
+#include "quest/eval/fidelity.h"
 #include "quest/eval/perplexity.h"
 
 namespace quest::eval {
@@ -17,12 +18,14 @@ struct BudgetCurves {
   std::int32_t num_layers = 0;
   std::int32_t num_kv_heads = 0;
   std::vector<std::int64_t> levels;  ///< budgets in tokens, ascending
-  /// [num_layers, num_kv_heads, levels] mean KL(full ‖ sparse) of the next token's distribution, in
-  /// nats, while this head alone selects pages and all others read everything.
-  std::vector<double> kl;
+  /// [num_layers, num_kv_heads, levels], by `measure_budget_curves` the mean KL(full ‖ sparse) of
+  /// the next token's distribution, in nats, while this head alone selects pages and all others
+  /// read everything; by `measure_mass_curves` the mean share of full attention's mass that is not
+  /// read.
+  std::vector<double> harm;
 
   std::span<const double> head(std::int64_t index) const {
-    return std::span(kl).subspan(static_cast<std::size_t>(index) * levels.size(), levels.size());
+    return std::span(harm).subspan(static_cast<std::size_t>(index) * levels.size(), levels.size());
   }
 };
 
@@ -45,6 +48,20 @@ std::optional<BudgetCurves> measure_budget_curves(Engine& engine, const Perplexi
                                                   const SelectionPolicy& policy,
                                                   std::vector<std::int64_t> levels,
                                                   double negligible, const Progress& progress = {});
+
+/// Measures what part of full attention's mass each KV head misses, while all heads read the same
+/// budget: that of the query head in its group that misses most. One token a step; `plan.rows` is
+/// not used. The engine of `fidelity` needs `Fidelity::cache_tokens`; otherwise as
+/// `measure_budget_curves`.
+std::optional<BudgetCurves> measure_mass_curves(Fidelity& fidelity, const PerplexityPlan& plan,
+                                                const std::vector<std::vector<Token>>& windows,
+                                                const SelectionPolicy& policy,
+                                                std::vector<std::int64_t> levels,
+                                                const Progress& progress = {});
+
+/// The least level of each head [num_layers, num_kv_heads] whose harm is at most `most`; the
+/// largest where there is none.
+std::vector<std::int64_t> budgets_within(const BudgetCurves& curves, double most);
 
 /// The budgets [num_layers, num_kv_heads], levels of the curves, whose harm, added up over the
 /// heads, is least while they read `tokens` each on average or less. Optimal among the levels on
