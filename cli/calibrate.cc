@@ -46,7 +46,9 @@ double parse_increase(const std::string& text) {
   return percent ? value / 100 : value;
 }
 
-/// Budgets from the forced pages up, each twice the one before; the last reads everything.
+/// Budgets from the forced pages up, each twice the one before. None reads everything: that alone
+/// has no divergence at all, while any other budget has that of rounding, and the step between the
+/// two would look like a gain.
 std::vector<std::int64_t> budget_levels(const EngineOptions& engine,
                                         const eval::PerplexityPlan& plan) {
   const std::int64_t page = engine.page_size;
@@ -56,14 +58,11 @@ std::vector<std::int64_t> budget_levels(const EngineOptions& engine,
   for (std::int64_t level = std::max(forced, 2 * page); level <= plan.context * 4 / 5; level *= 2) {
     levels.push_back(level);
   }
-  if (levels.size() < 2) {
-    throw InvalidArgument("--context " + std::to_string(plan.context) +
-                          " is too short for pages of " + std::to_string(page) +
-                          " tokens; give at least " +
-                          std::to_string(5 * std::max(forced, 2 * page) / 2));
-  }
-  levels.push_back(pages(plan.window_tokens()) * page);
-  return levels;
+  if (levels.size() >= 2) return levels;
+  throw InvalidArgument("--context " + std::to_string(plan.context) +
+                        " is too short for pages of " + std::to_string(page) +
+                        " tokens; give at least " +
+                        std::to_string(5 * std::max(forced, 2 * page) / 2));
 }
 
 /// The calibrated budgets and the same bytes spread evenly.
@@ -76,13 +75,9 @@ double mean(const std::vector<std::int64_t>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// The table, levels of the curves, beside a uniform one.
-Candidate candidate(const SelectionPolicy& policy, const eval::BudgetCurves& curves,
-                    std::vector<std::int64_t> table) {
+/// The table beside a uniform one.
+Candidate candidate(const SelectionPolicy& policy, std::vector<std::int64_t> table) {
   const auto budget = static_cast<std::int64_t>(std::llround(mean(table)));
-  for (std::int64_t& entry : table) {
-    if (entry == curves.levels.back()) entry = SelectionPolicy::kDenseBudget;
-  }
   Candidate made;
   made.calibrated.name = std::to_string(budget);
   made.calibrated.policy = policy;
@@ -94,14 +89,14 @@ Candidate candidate(const SelectionPolicy& policy, const eval::BudgetCurves& cur
   return made;
 }
 
-/// For totals from the lowest level to half of everything, each by the square root of two larger.
+/// For totals from the lowest level to the highest, each by the square root of two larger.
 std::vector<Candidate> candidates_by_total(const SelectionPolicy& policy,
                                            const eval::BudgetCurves& curves) {
   std::vector<Candidate> result;
   const auto most = static_cast<double>(curves.levels.back());
-  for (double tokens = std::sqrt(2.0) * static_cast<double>(curves.levels.front());
-       tokens < most / 2; tokens *= std::sqrt(2.0)) {
-    Candidate made = candidate(policy, curves, eval::allocate_budgets(curves, tokens));
+  for (double tokens = std::sqrt(2.0) * static_cast<double>(curves.levels.front()); tokens < most;
+       tokens *= std::sqrt(2.0)) {
+    Candidate made = candidate(policy, eval::allocate_budgets(curves, tokens));
     const std::int64_t budget = made.calibrated.policy.budget;
     if (!result.empty() && result.back().calibrated.policy.budget == budget) break;  // saturated
     result.push_back(std::move(made));
@@ -117,7 +112,7 @@ std::vector<Candidate> candidates_by_mass(const SelectionPolicy& policy,
   std::sort(masses.begin(), masses.end());
   std::vector<Candidate> result;
   for (const double each : masses) {
-    Candidate made = candidate(policy, curves, eval::budgets_within(curves, 1 - each));
+    Candidate made = candidate(policy, eval::budgets_within(curves, 1 - each));
     const std::int64_t budget = made.calibrated.policy.budget;
     if (result.empty() || budget > result.back().calibrated.policy.budget) {
       result.push_back(std::move(made));

@@ -150,16 +150,20 @@ void add_page_size_option(CLI::App& app, CommonOptions& options) {
                  with_default("Tokens a page: 8, 16, 32 or 64", EngineOptions{}.page_size));
 }
 
+void add_summary_option(CLI::App& app, CommonOptions& options) {
+  app.add_option("--summary", options.summary,
+                 with_default("Page summaries: plain (the type of the keys) or q8 (8-bit, half "
+                              "the scan)",
+                              name_of(EngineOptions{}.summary_type)));
+}
+
 void add_storage_options(CLI::App& app, CommonOptions& options) {
   app.add_flag("--long-context", options.long_context,
                "Allow a context beyond what the model was trained for");
   add_page_size_option(app, options);
   app.add_option("--kv", options.kv, "Type of cached keys and values: f32, f16, bf16 or q8_0")
       ->capture_default_str();
-  app.add_option("--summary", options.summary,
-                 with_default("Page summaries: plain (the type of the keys) or q8 (8-bit, half "
-                              "the scan)",
-                              name_of(EngineOptions{}.summary_type)));
+  add_summary_option(app, options);
   app.add_option("--chunk", options.chunk, "Tokens of one prefill step")->capture_default_str();
 }
 

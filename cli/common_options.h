@@ -52,6 +52,8 @@ void add_model_options(CLI::App& app, CommonOptions& options);
 void add_storage_options(CLI::App& app, CommonOptions& options);
 /// --page-size.
 void add_page_size_option(CLI::App& app, CommonOptions& options);
+/// --summary.
+void add_summary_option(CLI::App& app, CommonOptions& options);
 /// -c and the storage options.
 void add_cache_options(CLI::App& app, CommonOptions& options);
 /// --profile, --sinks, --window, --dense-layers, --gqa, --beta, --crossover, --paper.

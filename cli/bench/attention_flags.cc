@@ -73,6 +73,7 @@ void add_attention_flags(CLI::App& command, AttentionFlags& flags) {
   add_page_size_option(command, flags.common);
   command.add_option("--kv", flags.common.kv, "Type of cached keys and values")
       ->capture_default_str();
+  add_summary_option(command, flags.common);
   add_selection_options(command, flags.common);
 }
 

@@ -166,9 +166,7 @@ std::optional<BudgetCurves> measure_budget_curves(Engine& engine, const Perplexi
       double kl = 0;
       bool settled = false;
       for (std::size_t level = 0; level < count; ++level) {
-        if (curves.levels[level] >= plan.window_tokens()) {
-          kl = 0;
-        } else if (!settled) {
+        if (!settled) {
           arm.policy.budget_table.assign(heads, SelectionPolicy::kDenseBudget);
           arm.policy.budget_table[head] = curves.levels[level];
           kl = window.kl(arm);

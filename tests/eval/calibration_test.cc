@@ -166,12 +166,6 @@ TEST_F(CalibrationTest, AHeadThatIsSettledIsNotMeasuredAgain) {
   }
 }
 
-TEST_F(CalibrationTest, ABudgetThatCoversTheWindowDoesNoHarm) {
-  const auto curves = measure_budget_curves(*engine_, plan_, windows_, {}, {96, 336}, 0).value();
-  EXPECT_GT(curves.head(0)[0], 0);
-  EXPECT_EQ(curves.head(0)[1], 0);
-}
-
 TEST_F(CalibrationTest, PoliciesAreMeasuredAsPerplexityArmsAre) {
   std::vector<SelectionPolicy> policies(2);
   policies[0].budget = 96;

@@ -38,8 +38,7 @@ std::optional<std::vector<double>> measure_policies(Engine& engine, const Perple
 
 /// Measures the curves, mean over the windows, each of `plan.window_tokens()` tokens. The policy
 /// says how pages are ranked; its budgets are not used. Once a level does no more harm than
-/// `negligible`, larger ones of the head are taken to do the same; one that covers the window does
-/// none. Nothing if `progress`, called
+/// `negligible`, larger ones of the head are taken to do the same. Nothing if `progress`, called
 /// with steps done and steps at most, stopped it. The engine needs `perplexity_cache_tokens` for
 /// one arm of context free; its policy is as before afterwards. Throws InvalidArgument for no
 /// window, windows of another length, or levels that are not ascending.
