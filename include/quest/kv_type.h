@@ -33,6 +33,12 @@ constexpr std::size_t size_of(KvType type) {
   return 0;
 }
 
+/// Whether q·k ≤ U holds for every key of a page with such summaries (SPEC S3.1): what certificates
+/// stand on. Types that only rank pages are not among them.
+constexpr bool is_bound(SummaryType type) {
+  return type == SummaryType::kPlain || type == SummaryType::kQ8;
+}
+
 /// "f32", "f16", "bf16", "q8_0".
 constexpr std::string_view name_of(KvType type) {
   switch (type) {

@@ -26,6 +26,7 @@ class CpuBackend final : public AttentionBackend {
   void set_policy(SelectionPolicy policy) override {
     const CacheShape& shape = cache_.shape();
     validate(policy, shape.num_layers, shape.num_kv_heads, shape.page_size);
+    require_bound(policy.certificate, shape.summary_type);
     policy_ = std::move(policy);
   }
 
