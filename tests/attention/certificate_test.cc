@@ -137,7 +137,7 @@ struct Step {
         cache.append(0, head, id, 0, length - 1, k.data(), shape.head_dim, v.data(),
                      shape.head_dim);
         cache.summarise(0, head, id, 0, length - 1);
-        const std::int64_t own = r * layer->input.k_stride + head * shape.head_dim;
+        const std::int64_t own = r * layer->input.k_stride + std::int64_t{head} * shape.head_dim;
         std::copy_n(k.end() - shape.head_dim, shape.head_dim, layer->k.begin() + own);
         std::copy_n(v.end() - shape.head_dim, shape.head_dim, layer->v.begin() + own);
       }

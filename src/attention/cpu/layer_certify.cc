@@ -102,13 +102,13 @@ void LayerRun::probe(const List& list, std::span<const std::int32_t> pages) {
     const bool tail = args.list[args.count - 1] == list.plan.num_pages - 1;
     args.last_tokens = tail ? list.plan.tail_tokens : shape_.page_size;
     kernels_.probe(args);
-    const auto tokens =
-        static_cast<std::size_t>((args.count - 1) * shape_.page_size + args.last_tokens);
+    const std::int32_t tokens = (args.count - 1) * shape_.page_size + args.last_tokens;
     for (std::int32_t h = 0; h < plan_.group; ++h) {
       if (mass) {
         own_.search.add_mass(h, args.greatest[h], args.sum[h]);
       } else {
-        own_.search.add_logits(h, {args.logits + std::int64_t{h} * kAttendLogitStride, tokens});
+        own_.search.add_logits(h, {args.logits + std::int64_t{h} * kAttendLogitStride,
+                                   static_cast<std::size_t>(tokens)});
       }
     }
   }
