@@ -105,6 +105,7 @@ std::vector<Candidate> candidates_by_total(const SelectionPolicy& policy,
 }
 
 /// For the mass that is asked for, at `chosen`, and for others, so that other budgets have tables.
+/// The last level of the curves reads everything.
 std::vector<Candidate> candidates_by_mass(const SelectionPolicy& policy,
                                           const eval::BudgetCurves& curves, double mass,
                                           std::size_t& chosen) {
@@ -113,6 +114,9 @@ std::vector<Candidate> candidates_by_mass(const SelectionPolicy& policy,
   std::vector<Candidate> result;
   for (const double each : masses) {
     Candidate made = candidate(policy, eval::budgets_within(curves, 1 - each));
+    for (std::int64_t& entry : made.calibrated.policy.budget_table) {
+      if (entry == curves.levels.back()) entry = SelectionPolicy::kDenseBudget;
+    }
     const std::int64_t budget = made.calibrated.policy.budget;
     if (result.empty() || budget > result.back().calibrated.policy.budget) {
       result.push_back(std::move(made));
@@ -299,9 +303,11 @@ std::optional<eval::BudgetCurves> measure(eval::Fidelity& fidelity, const Calibr
                                           const Windows& windows) {
   Engine& engine = fidelity.engine();
   const SelectionPolicy& policy = engine.options().policy;
-  const std::vector<std::int64_t> levels = budget_levels(engine.options(), options.plan);
+  std::vector<std::int64_t> levels = budget_levels(engine.options(), options.plan);
   ProgressBar bar("Measuring every head");
   if (options.mass) {
+    const std::int64_t page = engine.options().page_size;
+    levels.push_back((options.plan.window_tokens() + page - 1) / page * page);
     return eval::measure_mass_curves(fidelity, options.plan, windows.curves, policy, levels,
                                      watched(bar));
   }

@@ -51,8 +51,35 @@ std::string model_path(const CommonOptions& options) {
   return options.model.empty() ? default_model_path() : options.model;
 }
 
-/// The profile that the options ask for. --paper, --dense-layers and --dense go without one unless
-/// it is named.
+/// The certificate that the options ask for. Throws InvalidArgument if other flags contradict it.
+Certificate checked_certificate(const CommonOptions& options) {
+  if (!options.certify) return {};
+  const std::optional<Certificate> certificate = parse_certificate(*options.certify);
+  if (!certificate) {
+    throw InvalidArgument("--certify " + quoted(*options.certify) +
+                          " is neither top-r=N, N a whole number from 1, nor mass=EPS, EPS between "
+                          "0 and 1");
+  }
+  if (options.dense) {
+    throw InvalidArgument(
+        "--certify speaks of the pages that are left out, --dense leaves none out; give one");
+  }
+  if (options.paper) {
+    throw InvalidArgument(
+        "--certify reads as many pages as the proof needs, --paper a fixed "
+        "number; give one");
+  }
+  if (options.beta && *options.beta != 1) {
+    throw InvalidArgument("--certify is proven from the bound, beta 1; leave out --beta");
+  }
+  if (options.gqa && parse_group_mode(*options.gqa) != GroupMode::kPerHead) {
+    throw InvalidArgument("--certify holds for every query head; leave out --gqa");
+  }
+  return *certificate;
+}
+
+/// The profile that the options ask for. --paper, --dense-layers, --dense and --certify go without
+/// one unless it is named.
 std::optional<BudgetProfile> chosen_profile(const CommonOptions& options) {
   if (options.profile == "none") return std::nullopt;
   const bool uniform = options.paper || options.dense_layers.has_value();
@@ -67,7 +94,8 @@ std::optional<BudgetProfile> chosen_profile(const CommonOptions& options) {
     return profile;
   }
   // A model that is not there is reported when it is loaded.
-  if (uniform || options.dense || path.empty() || !std::filesystem::is_regular_file(path)) {
+  if (uniform || options.dense || options.certify || path.empty() ||
+      !std::filesystem::is_regular_file(path)) {
     return std::nullopt;
   }
   return packaged_profile(path);
@@ -88,6 +116,7 @@ EngineOptions default_engine(const CommonOptions& options) {
 }
 
 SelectionPolicy checked_policy(const CommonOptions& options, const EngineOptions& engine) {
+  const Certificate certificate = checked_certificate(options);
   SelectionPolicy policy =
       options.budget ? policy_for_budget(engine, *options.budget) : engine.policy;
   policy.dense = options.dense;
@@ -108,7 +137,7 @@ SelectionPolicy checked_policy(const CommonOptions& options, const EngineOptions
     throw InvalidArgument("--crossover " + std::to_string(policy.crossover) +
                           " must be at least 1 (select wherever possible)");
   }
-  return policy;
+  return certificate.wanted() ? policy.with_certificate(certificate) : policy;
 }
 
 void check_sampling(const SamplingOptions& sampling) {
@@ -198,10 +227,18 @@ void add_selection_options(CLI::App& app, CommonOptions& options) {
                "The Quest paper's plain policy: per-head, beta 1, no sinks, no window");
 }
 
+void add_certificate_option(CLI::App& app, CommonOptions& options) {
+  app.add_option("--certify", options.certify,
+                 "Read on from the budget until it is proven that nothing more matters: top-r=N, "
+                 "the N greatest logits of every query head are read; mass=EPS, at most that share "
+                 "of the attention is left out");
+}
+
 void add_policy_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--budget", options.budget,
                  with_default("Tokens that a head reads each step", SelectionPolicy{}.budget));
   add_selection_options(app, options);
+  add_certificate_option(app, options);
   app.add_flag("--dense", options.dense, "Full attention, no selection");
 }
 

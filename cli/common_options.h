@@ -42,6 +42,7 @@ struct CommonOptions {
   std::optional<float> crossover;
   bool dense = false;
   bool paper = false;
+  std::optional<std::string> certify;
 
   SamplingOptions sampling;
 };
@@ -58,7 +59,9 @@ void add_summary_option(CLI::App& app, CommonOptions& options);
 void add_cache_options(CLI::App& app, CommonOptions& options);
 /// --profile, --sinks, --window, --dense-layers, --gqa, --beta, --crossover, --paper.
 void add_selection_options(CLI::App& app, CommonOptions& options);
-/// --budget, --dense and the selection options.
+/// --certify.
+void add_certificate_option(CLI::App& app, CommonOptions& options);
+/// --budget, --dense, --certify and the selection options.
 void add_policy_options(CLI::App& app, CommonOptions& options);
 /// --temperature, --top-k, --top-p, --min-p, --seed.
 void add_sampling_options(CLI::App& app, CommonOptions& options);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "certificate_output.h"
 #include "interrupt.h"
 #include "progress.h"
 #include "quest/error.h"
@@ -93,6 +94,7 @@ Completion complete(Session& session, Engine& engine, const CompletionRequest& r
                     const SamplingOptions& sampling,
                     const std::function<void(std::string_view)>& show) {
   Completion completion;
+  completion.certificate = engine.options().policy.certificate;
   if (!read_prompt(session, engine, request, completion)) {
     completion.finish = name_of(FinishReason::kStopped);
     return completion;
@@ -110,7 +112,8 @@ Json question_fields(const Completion& completion) {
           {"seconds", completion.feed_seconds},
           {"bytes_read", bytes_read_fields(attention)},
           {"sparse_lists", attention.sparse_lists},
-          {"dense_lists", attention.dense_lists}};
+          {"dense_lists", attention.dense_lists},
+          {"certificate", certificate_fields(completion.certificate, attention.certificates)}};
 }
 
 }  // namespace
@@ -139,7 +142,8 @@ Json completion_fields(const Completion& completion) {
       {"seconds", seconds_fields(generation.counters)},
       {"pages_read", attention.pages_read},
       {"sparse_lists", attention.sparse_lists},
-      {"dense_lists", attention.dense_lists}};
+      {"dense_lists", attention.dense_lists},
+      {"certificate", certificate_fields(completion.certificate, attention.certificates)}};
 }
 
 std::string summary_line(const Completion& completion) {
@@ -161,7 +165,10 @@ std::string summary_line(const Completion& completion) {
                          static_cast<double>(attention.dense_bytes) / steps / kMiB);
     text.append(line, static_cast<std::size_t>(used));
   }
-  return text + "; finish: " + completion.finish;
+  text += "; finish: " + completion.finish;
+  const std::string certified = certificate_line(completion.certificate, attention.certificates);
+  if (!certified.empty()) text += "\nquest: " + certified;
+  return text;
 }
 
 int run_completion(const CommonOptions& options, Output& output,

@@ -29,9 +29,10 @@ struct Completion {
   std::int64_t feed_tokens = 0;
   double feed_seconds = 0;
   EngineCounters feed_counters;
-  Generation generation;  ///< as the engine ended it
-  std::string text;       ///< up to the stop rule
-  std::string finish;     ///< "end", "stop", "length", "context" or "stopped" (by the user)
+  Certificate certificate;  ///< that the policy asked for
+  Generation generation;    ///< as the engine ended it
+  std::string text;         ///< up to the stop rule
+  std::string finish;       ///< "end", "stop", "length", "context" or "stopped" (by the user)
 };
 
 /// Reads the prompt into the session and answers. `show` receives text as it appears.
@@ -49,7 +50,7 @@ void generate_text(Session& session, const CompletionRequest& request,
 /// The measured fields of `run` and `ask`.
 Json completion_fields(const Completion& completion);
 
-/// One line about speed and bytes for people.
+/// A line about speed and bytes for people, and one about the certificate if there is one.
 std::string summary_line(const Completion& completion);
 
 /// The shared body of `run` and `ask`: checks the prompt against the context, makes the engine,

@@ -51,12 +51,16 @@ Json policy_fields(const EngineOptions& options) {
           {"gqa", std::string(name_of(policy.group_mode))},
           {"beta", policy.beta},
           {"crossover", policy.crossover},
+          {"certify", to_string(policy.certificate)},
           {"kv", std::string(name_of(options.kv_type))},
           {"summary", std::string(name_of(options.summary_type))}};
 }
 
 Json bytes_read_fields(const AttentionCounters& counters) {
-  return {{"k", counters.k_bytes}, {"v", counters.v_bytes}, {"summaries", counters.summary_bytes}};
+  Json bytes = {
+      {"k", counters.k_bytes}, {"v", counters.v_bytes}, {"summaries", counters.summary_bytes}};
+  if (counters.certificates.lists > 0) bytes["probes"] = counters.probe_bytes;
+  return bytes;
 }
 
 Json seconds_fields(const EngineCounters& counters) {

@@ -25,7 +25,7 @@ Json common_fields(const ModelInfo& info, int threads);
 /// What the engine was told to read.
 Json policy_fields(const EngineOptions& options);
 
-/// bytes_read by kind: k, v, summaries.
+/// bytes_read by kind: k, v, summaries; with certificates also probes, keys read to certify.
 Json bytes_read_fields(const AttentionCounters& counters);
 
 /// Seconds by stage: append, summarise, score, select, attend, other.

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "certificate_output.h"
 #include "eval/resume_file.h"
 #include "interrupt.h"
 #include "list_option.h"
@@ -49,6 +50,7 @@ void add_eval_options(CLI::App& app, EvalOptions& options) {
   app.add_option("--budget", options.budgets,
                  "Tokens that a head reads each step; several with commas between")
       ->capture_default_str();
+  add_certificate_option(app, options.common);
   app.add_flag("--dense", options.common.dense, "Refused: full attention always runs alongside");
   app.add_option("--resume", options.resume,
                  "Keep finished items in this file and take those of an earlier run from it");
@@ -77,6 +79,11 @@ EvalSetup checked_setup(const EvalOptions& options) {
         "out");
   }
   const std::vector<eval::BaselineKind> baselines = chosen_baselines(options.baselines);
+  if (!baselines.empty() && options.common.certify) {
+    throw InvalidArgument(
+        "--baselines read as much as a budget allows, --certify as much as the proof needs; give "
+        "one");
+  }
   const auto attention = std::make_shared<eval::Baselines>();
   EvalSetup setup;
   setup.engine = engine_options(options.common);
@@ -121,6 +128,8 @@ void check_context(const EvalOptions& options, std::int64_t tokens, const ModelI
 void check_sparse(const eval::ArmCost& cost, const eval::Arm& arm, const std::string& where) {
   // Moving bytes twice is what this one is there to show.
   if (arm.baseline && arm.baseline->kind == eval::BaselineKind::kGather) return;
+  // A certificate may need every page; how often it did is in the result.
+  if (arm.policy.certificate.wanted()) return;
   if (!cost.reads_like_dense()) return;
   const AttentionCounters& attention = cost.counters.attention;
   throw Error("the arm with --budget " + arm.name + where + " read " +
@@ -155,17 +164,22 @@ Json shared_policy_fields(const EngineOptions& options) {
   return policy;
 }
 
-Json cost_fields(const eval::ArmCost& cost) {
+Json cost_fields(const eval::ArmCost& cost, const eval::Arm& arm) {
   const AttentionCounters& attention = cost.counters.attention;
-  return {{"kv_bytes_share", cost.bytes_share()},
-          {"kv_bytes_share_without_summaries", cost.kv_share()},
-          {"bytes_read", bytes_read_fields(attention)},
-          {"pages_read", attention.pages_read},
-          {"sparse_lists", attention.sparse_lists},
-          {"dense_lists", attention.dense_lists},
-          {"fallback_lists", cost.fallback_lists},
-          {"tokens_per_second", cost.tokens_per_second()},
-          {"seconds", seconds_fields(cost.counters)}};
+  Json json = {{"kv_bytes_share", cost.bytes_share()},
+               {"kv_bytes_share_without_summaries", cost.kv_share()},
+               {"bytes_read", bytes_read_fields(attention)},
+               {"pages_read", attention.pages_read},
+               {"sparse_lists", attention.sparse_lists},
+               {"dense_lists", attention.dense_lists},
+               {"fallback_lists", cost.fallback_lists},
+               {"tokens_per_second", cost.tokens_per_second()},
+               {"seconds", seconds_fields(cost.counters)}};
+  const Certificate& certificate = arm.policy.certificate;
+  if (certificate.wanted()) {
+    json["certificate"] = certificate_fields(certificate, attention.certificates);
+  }
+  return json;
 }
 
 Json interval_fields(const std::optional<eval::Interval>& interval) {
@@ -176,7 +190,8 @@ Json interval_fields(const std::optional<eval::Interval>& interval) {
 Json pack_cost(const eval::ArmCost& cost) {
   const EngineCounters& counters = cost.counters;
   const AttentionCounters& a = counters.attention;
-  return {{"bytes", {a.k_bytes, a.v_bytes, a.summary_bytes, a.dense_bytes}},
+  return {{"bytes", {a.k_bytes, a.v_bytes, a.summary_bytes, a.dense_bytes, a.probe_bytes}},
+          {"certificates", pack_certificates(a.certificates)},
           {"pages", a.pages_read},
           {"lists", {a.sparse_lists, a.dense_lists, cost.fallback_lists}},
           {"steps", {counters.steps, counters.rows}},
@@ -197,6 +212,8 @@ eval::ArmCost unpack_cost(const Json& json) {
   a.v_bytes = integer("bytes", 1);
   a.summary_bytes = integer("bytes", 2);
   a.dense_bytes = integer("bytes", 3);
+  a.probe_bytes = integer("bytes", 4);
+  a.certificates = unpack_certificates(json.at("certificates"));
   a.pages_read = json.at("pages").get<std::int64_t>();
   a.sparse_lists = integer("lists", 0);
   a.dense_lists = integer("lists", 1);

@@ -29,7 +29,8 @@ struct EvalOptions {
   std::uint64_t baseline_seed = 1;
 };
 
-/// Model, storage and selection options, --budget LIST, --dense, --resume, --seed is the command's.
+/// Model, storage and selection options, --budget LIST, --certify, --dense, --resume; --seed is the
+/// command's.
 void add_eval_options(CLI::App& app, EvalOptions& options);
 /// --baselines, --baseline-seed.
 void add_baseline_options(CLI::App& app, EvalOptions& options);
@@ -52,7 +53,8 @@ EngineOptions eval_engine(const EvalSetup& setup, std::int64_t tokens);
 void check_context(const EvalOptions& options, std::int64_t tokens, const ModelInfo& info);
 
 /// Throws Error if the arm read as many bytes as full attention: its figures would be those of full
-/// attention under another name. `where` adds to the message.
+/// attention under another name. An arm with a certificate may: what that took is its result.
+/// `where` adds to the message.
 void check_sparse(const eval::ArmCost& cost, const eval::Arm& arm, const std::string& where = "");
 
 /// What tells this run from others: command, model, policy. Commands add their own fields.
@@ -62,8 +64,8 @@ Json run_identity(const char* command, const EvalSetup& setup, const ModelInfo& 
 Json shared_policy_fields(const EngineOptions& options);
 
 /// kv_bytes_share, kv_bytes_share_without_summaries, bytes_read, pages_read, sparse_lists,
-/// dense_lists, fallback_lists, tokens_per_second, seconds.
-Json cost_fields(const eval::ArmCost& cost);
+/// dense_lists, fallback_lists, tokens_per_second, seconds; certificate where the arm has one.
+Json cost_fields(const eval::ArmCost& cost, const eval::Arm& arm);
 
 /// [low, high], or null.
 Json interval_fields(const std::optional<eval::Interval>& interval);

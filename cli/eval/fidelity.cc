@@ -95,7 +95,7 @@ Json layer_fields(const eval::FidelityRun& run, std::int32_t layer) {
   return json;
 }
 
-Json run_fields(const eval::FidelityRun& run) {
+Json run_fields(const eval::FidelityRun& run, const eval::Arm& arm) {
   Json json = {
       {"tokens", run.kl.size()}, {"kl", eval::mean(run.kl)}, {"agreement", agreement(run)}};
   if (!run.same_tokens.empty()) json["same_tokens"] = run.same_tokens;
@@ -103,7 +103,7 @@ Json run_fields(const eval::FidelityRun& run) {
     const double value = sparse_mean(run, figure);
     json[figure.name] = std::isnan(value) ? Json(nullptr) : Json(value);
   }
-  json.update(cost_fields(run.cost));
+  json.update(cost_fields(run.cost, arm));
   json["layers"] = Json::array();
   for (std::int32_t layer = 0; layer < run.num_layers; ++layer) {
     json["layers"].push_back(layer_fields(run, layer));
@@ -197,8 +197,8 @@ int eval_fidelity(const FidelityOptions& options) {
     json["policy"] = policy_fields(fidelity.engine().options());
     json["policy"]["budget"] = arms.front().policy.budget;
     Json facts = json;
-    json["teacher_forced"] = run_fields(*forced);
-    json["free_running"] = run_fields(*free);
+    json["teacher_forced"] = run_fields(*forced, arms.front());
+    json["free_running"] = run_fields(*free, arms.front());
     table = as_table(*forced, *free);
     if (html) {
       html->write(fidelity_html(facts, *forced, *free));

@@ -139,7 +139,7 @@ Json row_fields(const Row& row, const eval::Arm& arm) {
                {"prompt_tokens", row.prompt_tokens},
                {"answers_cut", row.cut},
                {"full_answers_cut", row.full_cut}};
-  json.update(cost_fields(row.cost));
+  json.update(cost_fields(row.cost, arm));
   return json;
 }
 

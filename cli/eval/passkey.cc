@@ -182,7 +182,7 @@ Json row_fields(const Row& row, const eval::Arm& arm) {
   }
   json["question_bytes_share"] = row.question.bytes_share();
   json["answer_bytes_share"] = row.answer.bytes_share();
-  json.update(cost_fields(row.cost()));
+  json.update(cost_fields(row.cost(), arm));
   return json;
 }
 

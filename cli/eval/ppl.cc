@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "certificate_output.h"
 #include "eval/eval_commands.h"
 #include "eval/eval_run.h"
 #include "eval/text_windows.h"
@@ -51,7 +52,7 @@ Json row_fields(const eval::Arm& arm, const eval::PerplexitySummary& row) {
                {"interval", interval_fields(row.interval)},
                {"kl", row.kl},
                {"agreement", row.agreement}};
-  json.update(cost_fields(row.cost));
+  json.update(cost_fields(row.cost, arm));
   json["tokens_per_second_full"] = row.full.tokens_per_second();
   json["tokens"] = row.tokens;
   json["positions"] = Json::array();
@@ -86,6 +87,11 @@ std::string as_table(const std::vector<eval::Arm>& arms,
                arms[i].name.c_str(), row.perplexity, 100 * row.relative_increase, interval.c_str(),
                row.kl, 100 * row.agreement, 100 * row.cost.kv_share(), 100 * row.cost.bytes_share(),
                static_cast<long long>(row.cost.fallback_lists), row.cost.tokens_per_second());
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::string line =
+        certificate_line(arms[i].policy.certificate, rows[i].cost.counters.attention.certificates);
+    if (!line.empty()) table += format("\n%-*s %s", width, arms[i].name.c_str(), line.c_str());
   }
   table += format("\n%-*s", width, "tokens");
   for (const eval::PositionBucket& bucket : first.positions) {

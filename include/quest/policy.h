@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "quest/certificate.h"
+
 namespace quest {
 
 /// How the query heads that share a KV head agree on pages (SPEC S4.4). In every mode the KV head
@@ -54,6 +56,9 @@ struct SelectionPolicy {
   /// Where `quest bench sweep` found the crossover on an AVX-512 machine: 1.34 budgets at a budget
   /// of 512 tokens, 1.15 at 2,048. What the program uses unless told otherwise.
   static constexpr float kMeasuredCrossover = 1.35F;
+  /// A guarantee that the lists must carry; the budget is then what a search starts with. Needs the
+  /// bound of each query head: beta 1 and kPerHead.
+  Certificate certificate;
   /// Optional budgets [num_layers, num_kv_heads] in tokens, instead of `budget` and `dense_layers`;
   /// kDenseBudget reads everything.
   std::vector<std::int64_t> budget_table;
@@ -71,6 +76,9 @@ struct SelectionPolicy {
   /// one page. An entry that reads everything in the nearest table stays so.
   SelectionPolicy with_budget(std::int64_t tokens, std::int32_t page_size) const;
 
+  /// The same policy with a certificate and what that needs: the bound as the score, kPerHead.
+  SelectionPolicy with_certificate(const Certificate& wanted) const;
+
   /// Pages that one head of this layer may read; values ≥ any page count when dense.
   PageBudget page_budget(std::int32_t layer, std::int32_t kv_head, std::int32_t num_kv_heads,
                          std::int32_t page_size) const;
@@ -78,7 +86,7 @@ struct SelectionPolicy {
 
 /// Throws InvalidArgument naming the field: budget below one page, negative sinks or window, beta
 /// outside [0, 1], crossover below 1, a budget table of the wrong size, calibrated tables that are
-/// not ascending.
+/// not ascending, a certificate out of range or without the bound of each query head as the score.
 void validate(const SelectionPolicy& policy, std::int32_t num_layers, std::int32_t num_kv_heads,
               std::int32_t page_size);
 

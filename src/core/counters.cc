@@ -7,6 +7,7 @@ AttentionCounters& AttentionCounters::operator+=(const AttentionCounters& other)
   k_bytes += other.k_bytes;
   v_bytes += other.v_bytes;
   summary_bytes += other.summary_bytes;
+  probe_bytes += other.probe_bytes;
   dense_bytes += other.dense_bytes;
   pages_read += other.pages_read;
   sparse_lists += other.sparse_lists;
@@ -16,6 +17,7 @@ AttentionCounters& AttentionCounters::operator+=(const AttentionCounters& other)
   seconds.score += other.seconds.score;
   seconds.select += other.seconds.select;
   seconds.attend += other.seconds.attend;
+  certificates += other.certificates;
   return *this;
 }
 

@@ -32,6 +32,24 @@ void check_not_negative(const char* field, std::int32_t value) {
                         " is negative; give 0 or more");
 }
 
+void check_certificate(const SelectionPolicy& policy) {
+  validate(policy.certificate);
+  if (!policy.certificate.wanted()) return;
+  const std::string wanted = "certificate " + to_string(policy.certificate);
+  if (policy.beta != 1) {
+    std::ostringstream text;
+    text << wanted << " is proven from the bound, not from beta " << policy.beta
+         << "; give beta 1 (see with_certificate)";
+    throw InvalidArgument(text.str());
+  }
+  if (policy.group_mode != GroupMode::kPerHead) {
+    std::ostringstream text;
+    text << wanted << " is proven for each query head, not for group_mode "
+         << name_of(policy.group_mode) << "; give per-head (see with_certificate)";
+    throw InvalidArgument(text.str());
+  }
+}
+
 void check_budget_table(const std::vector<std::int64_t>& table, std::int32_t num_layers,
                         std::int32_t num_kv_heads, std::int32_t page_size) {
   const std::int64_t expected = std::int64_t{num_layers} * num_kv_heads;
@@ -145,6 +163,14 @@ SelectionPolicy SelectionPolicy::with_budget(std::int64_t tokens, std::int32_t p
   return policy;
 }
 
+SelectionPolicy SelectionPolicy::with_certificate(const Certificate& wanted) const {
+  SelectionPolicy policy = *this;
+  policy.certificate = wanted;
+  policy.beta = 1;
+  policy.group_mode = GroupMode::kPerHead;
+  return policy;
+}
+
 PageBudget SelectionPolicy::page_budget(std::int32_t layer, std::int32_t kv_head,
                                         std::int32_t num_kv_heads, std::int32_t page_size) const {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -186,6 +212,7 @@ void validate(const SelectionPolicy& policy, std::int32_t num_layers, std::int32
     text << "crossover " << policy.crossover << " is below 1; give 1 to select wherever possible";
     throw InvalidArgument(text.str());
   }
+  check_certificate(policy);
 }
 
 }  // namespace quest

@@ -12,13 +12,6 @@ namespace quest {
 
 namespace {
 
-bool any_row_has_nan(GroupMode mode, const PageScores& scores, std::int32_t num_pages) {
-  for (std::int32_t i = 0; i < num_score_rows(mode, scores.group); ++i) {
-    if (has_nan(scores.row(i, num_pages))) return true;
-  }
-  return false;
-}
-
 std::span<const float> candidates(const PageScores& scores, std::int32_t row,
                                   const ForcedPages& forced) {
   return scores.row(row, forced.num_pages)
@@ -85,6 +78,13 @@ std::int32_t list_pages(const ForcedPages& forced, const SelectionScratch& scrat
 
 }  // namespace
 
+bool any_nan(GroupMode mode, const PageScores& scores, std::int32_t num_pages) {
+  for (std::int32_t i = 0; i < num_score_rows(mode, scores.group); ++i) {
+    if (has_nan(scores.row(i, num_pages))) return true;
+  }
+  return false;
+}
+
 std::int32_t max_selected_pages(GroupMode mode, std::int32_t group, std::int64_t page_budget,
                                 std::int32_t num_pages) {
   if (page_budget >= num_pages) return num_pages;
@@ -112,7 +112,7 @@ std::int32_t select_pages(GroupMode mode, const PageScores& scores, const Forced
     return forced.num_pages;
   }
   // Forced pages are checked too: their scores never matter, but a NaN in them must not hide.
-  if (any_row_has_nan(mode, scores, forced.num_pages)) return kNanScore;
+  if (any_nan(mode, scores, forced.num_pages)) return kNanScore;
   scratch.reserve(scores.group, forced.num_pages);
   const auto k = static_cast<std::int32_t>(page_budget) - forced.count();
   // A budget below P leaves candidates: the spans below are not empty.

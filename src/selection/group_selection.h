@@ -46,6 +46,9 @@ struct PageScores {
   }
 };
 
+/// Whether any score that the mode uses is NaN.
+bool any_nan(GroupMode mode, const PageScores& scores, std::int32_t num_pages);
+
 /// Result of `select_pages` when a score was NaN; no page list is valid then (SPEC S4.8).
 inline constexpr std::int32_t kNanScore = -1;
 

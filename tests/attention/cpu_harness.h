@@ -32,16 +32,28 @@ struct Request {
   bool sparse = true;
 };
 
-/// Values for queries, keys and values. Integers keep every score exact.
-enum class Values { kUniform, kIntegers };
+/// Values for queries, keys and values. Integers keep every score exact, and so does
+/// kFewChannels (sixteenths), where only one number of each 64 is not 0: bounds are close there and
+/// logits far apart.
+enum class Values { kUniform, kIntegers, kFewChannels };
 
 inline std::vector<float> random_values(std::size_t count, std::uint32_t seed, Values kind) {
   std::mt19937 random(seed);
   std::vector<float> values(count);
   std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
   std::uniform_int_distribution<int> integers(-4, 4);
-  for (float& x : values) {
-    x = kind == Values::kUniform ? uniform(random) : static_cast<float>(integers(random));
+  for (std::size_t i = 0; i < count; ++i) {
+    switch (kind) {
+      case Values::kUniform:
+        values[i] = uniform(random);
+        break;
+      case Values::kIntegers:
+        values[i] = static_cast<float>(integers(random));
+        break;
+      case Values::kFewChannels:
+        values[i] = i % 64 == 0 ? std::round(100 * uniform(random)) / 16 : 0;
+        break;
+    }
   }
   return values;
 }
@@ -161,8 +173,11 @@ inline double relative_error(const float* got, const float* want, std::int32_t h
 
 inline bool equal_counts(const AttentionCounters& a, const AttentionCounters& b) {
   return a.k_bytes == b.k_bytes && a.v_bytes == b.v_bytes && a.summary_bytes == b.summary_bytes &&
-         a.dense_bytes == b.dense_bytes && a.pages_read == b.pages_read &&
-         a.sparse_lists == b.sparse_lists && a.dense_lists == b.dense_lists;
+         a.dense_bytes == b.dense_bytes && a.probe_bytes == b.probe_bytes &&
+         a.pages_read == b.pages_read && a.sparse_lists == b.sparse_lists &&
+         a.dense_lists == b.dense_lists && a.certificates.lists == b.certificates.lists &&
+         a.certificates.fallbacks == b.certificates.fallbacks &&
+         a.certificates.pages == b.certificates.pages;
 }
 
 /// Pages that a pool needs for these requests after `steps` steps.

@@ -21,14 +21,16 @@ struct GridCase {
   int steps = 1;
   Values values = Values::kUniform;
   std::uint32_t seed = 1;
+  double tolerance = kTolerance;
 
   std::string describe() const {
     std::ostringstream text;
     text << "page_size " << shape.page_size << " head_dim " << shape.head_dim << " kv_heads "
          << shape.num_kv_heads << " group " << group << " type " << name_of(shape.type)
          << " summary " << name_of(shape.summary_type) << " mode " << name_of(policy.group_mode)
-         << " dense " << policy.dense << " budget " << policy.budget << " threads " << threads
-         << " seed " << seed << " requests";
+         << " dense " << policy.dense << " certificate " << to_string(policy.certificate)
+         << " budget " << policy.budget << " threads " << threads << " seed " << seed
+         << " requests";
     for (const Request& r : requests) {
       text << ' ' << r.history << '+' << r.rows << (r.sparse ? "s" : "d");
     }
@@ -42,9 +44,10 @@ struct Tally {
 };
 
 /// Compares one layer; rows whose page lists differ are counted, and their outputs left alone.
-void compare_layer(const Side& got, const Side& want, std::size_t layer, std::int32_t group,
+void compare_layer(const Side& got, const Side& want, std::size_t layer, const GridCase& grid,
                    Tally& tally) {
   const CacheShape& shape = got.cache.shape();
+  const std::int32_t group = grid.group;
   const SelectedPages& a = got.selections[layer];
   const SelectedPages& b = want.selections[layer];
   ASSERT_EQ(a.indptr.size(), b.indptr.size());
@@ -63,7 +66,7 @@ void compare_layer(const Side& got, const Side& want, std::size_t layer, std::in
           static_cast<std::size_t>(shape.head_dim);
       const double error = relative_error(got.outputs[layer].data() + offset,
                                           want.outputs[layer].data() + offset, shape.head_dim);
-      ASSERT_LE(error, kTolerance) << "layer " << layer << " list " << list << " head " << h;
+      ASSERT_LE(error, grid.tolerance) << "layer " << layer << " list " << list << " head " << h;
     }
   }
 }
@@ -83,7 +86,7 @@ void check(const GridCase& grid, Tally& tally) {
     reference.step(seed);
     const int different = tally.different;
     for (std::size_t layer = 0; layer < cpu.outputs.size(); ++layer) {
-      compare_layer(cpu, reference, layer, grid.group, tally);
+      compare_layer(cpu, reference, layer, grid, tally);
       if (testing::Test::HasFatalFailure()) return;
     }
     // Unions of different lists may differ in size.
@@ -195,6 +198,65 @@ TEST(Grid, Sparse_SeveralLayersAndStepsMatchReference) {
     }
   }
   EXPECT_LE(tally.different * 200, tally.lists) << tally.different << " of " << tally.lists;
+}
+
+GridCase certificate_case(const char* text, Values values, KvType type, int threads,
+                          std::mt19937& random) {
+  constexpr std::int32_t kWholeHeadDims[] = {64, 128, 256};  // see kFewChannels
+  GridCase grid;
+  grid.group = 1 + static_cast<std::int32_t>(random() % 4);
+  const std::int32_t size = pick(kPageSizes, random);
+  grid.policy = policy_of(GroupMode::kPerHead, 3 * size).with_certificate(*parse_certificate(text));
+  grid.threads = threads;
+  grid.values = values;
+  grid.seed = static_cast<std::uint32_t>(random());
+  grid.requests = {{25 * size + 3, 1, true},
+                   {40 * size - 1, 1, true},
+                   {11 * size, 5, true},
+                   {3, 1, true},
+                   {70, 1, false}};
+  const auto kv_heads = 1 + static_cast<std::int32_t>(random() % 3);
+  grid.shape = {2,
+                kv_heads,
+                pick(kWholeHeadDims, random),
+                size,
+                type,
+                pages_needed(grid.requests, size),
+                pick(kSummaries, random)};
+  // Logits are so large that rounding the query to 16 bits, as for q8_0 keys, shows.
+  if (type == KvType::kQ8_0) grid.tolerance = 2e-3;
+  return grid;
+}
+
+/// The same lists as the reference, which knows no rounding margin. With few channels and plain
+/// summaries all scores are exact, and no list of kTopR may differ.
+TEST(Grid, Certificates_ListsMatchTheReference) {
+  std::mt19937 random(31);
+  Tally tally;
+  CertificateCounters counters;
+  for (const char* text : {"top-r=1", "top-r=16", "mass=0.1", "mass=0.01"}) {
+    for (const Values values : {Values::kFewChannels, Values::kUniform}) {
+      for (const KvType type : kTypes) {
+        const GridCase grid = certificate_case(text, values, type, pick(kThreads, random), random);
+        Tally mine;
+        check(grid, mine);
+        if (HasFatalFailure()) return;
+        const bool exact = values == Values::kFewChannels && type != KvType::kQ8_0 &&
+                           grid.shape.summary_type == SummaryType::kPlain &&
+                           grid.policy.certificate.kind == CertificateKind::kTopR;
+        EXPECT_LE(mine.different, exact ? 0 : mine.lists) << grid.describe();
+        tally.lists += mine.lists;
+        tally.different += mine.different;
+        if (values != Values::kFewChannels) continue;
+        Side side(grid.shape, grid.group, grid.policy, make_cpu_backend, grid.threads, values);
+        for (const Request& request : grid.requests) side.add(request, 5);
+        side.step(6);
+        counters += side.backend->counters().certificates;
+      }
+    }
+  }
+  EXPECT_LE(tally.different * 200, tally.lists) << tally.different << " of " << tally.lists;
+  EXPECT_LT(counters.fallbacks * 4, counters.lists * 3) << "too few lists left anything out";
 }
 
 /// With tile products, where the machine has them, and without.

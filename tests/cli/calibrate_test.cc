@@ -190,7 +190,7 @@ TEST_F(Calibrate, MassIsATargetToo) {
       for (std::size_t head = 0; head < curves[layer].size(); ++head) {
         const int budget = table.at("budgets").at(layer).at(head);
         const auto at = std::find(levels.begin(), levels.end(), budget) - levels.begin();
-        if (budget == levels.back()) continue;  // whether or not it is enough
+        if (budget == -1) continue;  // reads everything
         EXPECT_LE(curves[layer][head].at(static_cast<std::size_t>(at)).get<double>(), 0.1001);
       }
     }

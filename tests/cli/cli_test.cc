@@ -102,6 +102,35 @@ TEST_F(Program, PaperPolicyIsReportedAndFlagsWinOverIt) {
   EXPECT_EQ(mixed.at("policy").at("dense_layers"), 0);
 }
 
+TEST_F(Program, CertifiedAnswerIsThatOfFullAttentionWithItsProof) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "doc.txt";
+  write_file(path, pass_key_text("48213", 0.5, 60));  // about 900 tokens
+  const std::vector<std::string> ask = {"ask", path, kPassKeyQuestion, "-n", "8"};
+  std::vector<std::string> certified = ask;
+  certified.insert(certified.end(), {"--budget", "64", "--certify", "mass=0.001"});
+  const auto json = run_json(certified);
+  expect_completion(json);
+  EXPECT_EQ(json.at("policy").at("certify"), "mass=0.001");
+  EXPECT_EQ(json.at("policy").at("beta"), 1.0);
+  for (const auto& part : {json, json.at("question")}) {
+    const auto& certificate = part.at("certificate");
+    expect_fields(certificate,
+                  {"kind", "requested", "rows", "fallback_share", "pages_mean", "pages_p95",
+                   "pages_max", "pages_share", "epsilon_mean", "epsilon_max"});
+    EXPECT_GT(certificate.at("rows"), 0);
+    EXPECT_LE(certificate.at("epsilon_max"), 0.001);
+    EXPECT_GT(part.at("bytes_read").at("probes"), 0);
+  }
+  std::vector<std::string> dense = ask;
+  dense.emplace_back("--dense");
+  const auto full = run_json(dense);
+  EXPECT_EQ(json.at("text"), full.at("text"));
+  EXPECT_EQ(full.at("certificate"), nullptr);
+  EXPECT_EQ(full.at("policy").at("certify"), "none");
+  EXPECT_FALSE(full.at("bytes_read").contains("probes"));
+}
+
 TEST_F(Program, EveryKvTypeAndPageSizeWorks) {
   const std::pair<const char*, const char*> cases[] = {
       {"f32", "8"}, {"f16", "64"}, {"bf16", "32"}, {"q8_0", "16"}};

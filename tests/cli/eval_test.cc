@@ -180,6 +180,46 @@ TEST_F(Eval, PplSetsBaselinesBesideEveryBudget) {
             rows.at(0).at("kv_bytes_share_without_summaries").get<double>());
 }
 
+TEST_F(Eval, CertifiedArmReportsWhatTheProofTook) {
+  const std::string resume = folder_ / "items.jsonl";
+  const auto arguments = ppl({"--budget", "32,64", "--certify", "mass=0.2", "--dense-layers", "2",
+                              "--windows", "2", "--resume", resume, "--json"});
+  const ProgramResult result = run_program(arguments);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto json = parse_object(result.out);
+  EXPECT_EQ(json.at("policy").at("certify"), "mass=0.2");
+  EXPECT_EQ(json.at("policy").at("beta"), 1);
+  EXPECT_EQ(json.at("policy").at("gqa"), "per-head");
+  EXPECT_EQ(json.at("policy").at("calibrated"), false) << "no packaged profile unless named";
+  ASSERT_EQ(json.at("rows").size(), 2U);
+  for (const auto& row : json.at("rows")) {
+    const auto& certificate = row.at("certificate");
+    EXPECT_EQ(certificate.at("kind"), "mass");
+    EXPECT_EQ(certificate.at("requested"), 0.2);
+    EXPECT_EQ(certificate.at("rows"), 48 * 28 * 3) << "tokens, sparse layers, KV heads";
+    EXPECT_GE(certificate.at("fallback_share"), 0);
+    EXPECT_LE(certificate.at("fallback_share"), 1);
+    EXPECT_GT(certificate.at("pages_mean"), 2);
+    EXPECT_LE(certificate.at("pages_mean"), certificate.at("pages_max"));
+    EXPECT_LE(certificate.at("pages_p95"), certificate.at("pages_max"));
+    EXPECT_LE(certificate.at("pages_max"), 39);
+    EXPECT_LE(certificate.at("epsilon_max"), 0.2);
+    EXPECT_GT(row.at("bytes_read").at("probes"), 0);
+    // Little mass is missing, so the outputs are close.
+    EXPECT_LT(row.at("kl").get<double>(), 0.1);
+  }
+  // From the resume file alone.
+  const auto again = parse_object(run_program(arguments).out);
+  EXPECT_EQ(again.at("rows").at(0).at("certificate"), json.at("rows").at(0).at("certificate"));
+  EXPECT_EQ(again.at("rows").at(1).at("bytes_read"), json.at("rows").at(1).at("bytes_read"));
+}
+
+TEST_F(Eval, CertifiedArmMayReadEverything) {
+  const ProgramResult result = run_program(ppl({"--budget", "32", "--certify", "top-r=9999"}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("100.0 % of the rows read everything"));
+}
+
 TEST_F(Eval, ArmThatReadsLikeDenseFails) {
   const ProgramResult result = run_program(ppl({"--budget", "4096"}));
   EXPECT_EQ(result.status, 1);

@@ -68,6 +68,34 @@ TEST(Usage, BetaOutsideItsRangeIsRefused) {
   expect_refusal({"run", "-p", "x", "--beta", "nan"}, 2, {"--beta"});
 }
 
+TEST(Usage, CertificateThatIsNoneIsRefused) {
+  for (const char* bad : {"top-r", "top-r=0", "top-r=-3", "top-r=2.5", "mass=0", "mass=1",
+                          "mass=5%", "mass=nan", "top=3", ""}) {
+    for (const char* command : {"run", "chat"}) {
+      std::vector<std::string> arguments = {command, "--certify", bad};
+      if (command == std::string("run")) arguments.insert(arguments.end(), {"-p", "x"});
+      expect_refusal(arguments, 2, {"--certify", bad, "top-r=N", "mass=EPS"});
+    }
+  }
+}
+
+TEST(Usage, CertificateAndWhatContradictsItAreRefused) {
+  const auto refuse = [](std::vector<std::string> more, const std::vector<std::string>& messages) {
+    std::vector<std::string> arguments = {"ask", "doc", "q", "--certify", "top-r=1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    expect_refusal(arguments, 2, messages);
+  };
+  refuse({"--dense"}, {"--certify", "--dense", "give one"});
+  refuse({"--paper"}, {"--certify", "--paper", "give one"});
+  refuse({"--beta", "0.5"}, {"--certify", "beta 1", "leave out --beta"});
+  refuse({"--gqa", "group-mean"}, {"--certify", "query head", "leave out --gqa"});
+  refuse({"--gqa", "median"}, {"--gqa"});
+  expect_refusal({"eval", "ppl", "--text", "x", "--certify", "mass=0.1", "--baselines", "h2o"}, 2,
+                 {"--certify", "--baselines", "give one"});
+  expect_refusal({"eval", "ppl", "--text", "x", "--certify", "mass=2"}, 2, {"--certify 'mass=2'"});
+  expect_refusal({"calibrate", "--text", "x", "-o", "y", "--certify", "top-r=1"}, 2, {"--certify"});
+}
+
 TEST(Usage, NegativeSinksAndWindowAreRefused) {
   expect_refusal({"run", "-p", "x", "--sinks", "-1"}, 2, {"--sinks -1"});
   expect_refusal({"run", "-p", "x", "--window", "-1"}, 2, {"--window -1"});

@@ -140,7 +140,9 @@ TEST(Counters, AddEveryField) {
   a.pages_read = 5;
   a.sparse_lists = 6;
   a.dense_lists = 7;
+  a.probe_bytes = 13;
   a.seconds = {8, 9, 10, 11, 12};
+  a.certificates.add(14, 20, 0.5);
   AttentionCounters b = a;
   b += a;
   EXPECT_EQ(b.k_bytes, 2);
@@ -155,6 +157,10 @@ TEST(Counters, AddEveryField) {
   EXPECT_EQ(b.seconds.score, 20);
   EXPECT_EQ(b.seconds.select, 22);
   EXPECT_EQ(b.seconds.attend, 24);
+  EXPECT_EQ(b.probe_bytes, 26);
+  EXPECT_EQ(b.certificates.lists, 2);
+  EXPECT_EQ(b.certificates.pages, 28);
+  EXPECT_EQ(b.bytes_read(), 2 * (1 + 2 + 3 + 13));
 }
 
 TEST(Policy, AnotherBudgetScalesTheTable) {

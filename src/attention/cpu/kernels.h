@@ -56,6 +56,36 @@ struct AttendArgs {
   float* scratch = nullptr;      ///< attend_scratch_floats, 64-byte aligned
 };
 
+/// Greatest magnitude of each channel in the summaries of logical pages [first, first + count),
+/// folded into what `magnitudes` holds already.
+struct MagnitudeArgs {
+  const std::byte* summaries = nullptr;  ///< as in ScoreArgs
+  std::int64_t stride = 0;
+  const std::int32_t* table = nullptr;
+  std::int32_t head_dim = 0;
+  std::int32_t first = 0;
+  std::int32_t count = 0;
+  float* magnitudes = nullptr;  ///< [head_dim], not NaN; where a summary is NaN, unspecified
+};
+
+/// q·k of the query heads of one KV head and the keys of a few pages: what `attend` would compute,
+/// before the softmax.
+struct ProbeArgs {
+  HeadPages pages;
+  const float* q = nullptr;  ///< [heads, head_dim]
+  std::int32_t heads = 0;
+  float scale = 1;
+  const std::int32_t* list = nullptr;  ///< logical pages
+  std::int32_t count = 0;              ///< of them; at most kAttendRun tokens
+  std::int32_t last_tokens = 0;        ///< valid tokens of the last page; others are full
+  float* logits = nullptr;  ///< [heads, kAttendLogitStride] q·k, not scaled; 64-byte aligned
+  /// [heads] each, or null: the greatest q·k, and Σ exp(scale · (q·k - greatest)); the logits are
+  /// overwritten then.
+  float* greatest = nullptr;
+  float* sum = nullptr;
+  float* scratch = nullptr;  ///< attend_scratch_floats, 64-byte aligned
+};
+
 /// Dense causal attention of consecutive positions, complete: rows first_position … + rows - 1,
 /// each seeing the keys up to itself.
 struct PrefillArgs {
@@ -76,6 +106,8 @@ struct Kernels {
   void (*score)(const ScoreArgs&) = nullptr;
   void (*attend)(const AttendArgs&) = nullptr;
   void (*prefill)(const PrefillArgs&) = nullptr;
+  void (*magnitudes)(const MagnitudeArgs&) = nullptr;
+  void (*probe)(const ProbeArgs&) = nullptr;
 };
 
 /// The kernels of the widest instruction set that this machine has (or that a test has chosen).

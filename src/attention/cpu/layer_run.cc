@@ -38,7 +38,9 @@ void LayerRun::run(StageSeconds& seconds) {
   summarise();
   // Few lists: split each over the threads. Their own pages, the only ones that this step writes
   // when every request has one row, are scored after the barrier, so that scoring need not wait.
-  const bool split = scored_lists_ < StepSpace::kWholeListsPerThread * threads_ && threads_ > 1;
+  const bool certify = policy_.certificate.wanted();
+  const bool split =
+      !certify && scored_lists_ < StepSpace::kWholeListsPerThread * threads_ && threads_ > 1;
   if (scored_lists_ == 0 || !split || scores_need_append_) team_.wait();
   lap(seconds.summarise);
   if (scored_lists_ > 0) {
@@ -47,6 +49,8 @@ void LayerRun::run(StageSeconds& seconds) {
       team_.wait();
       lap(seconds.score);
       select_split(seconds);
+    } else if (certify) {
+      certify_lists(seconds);
     } else {
       score_and_select_whole(seconds);
     }

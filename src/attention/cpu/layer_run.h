@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <span>
 
 #include "attention/cpu/kernels.h"
 #include "attention/cpu/step_space.h"
@@ -54,6 +55,11 @@ class LayerRun {
   void score(const List& list, float* scores, std::int32_t first, std::int32_t count);
   void select(const List& list, const float* scores);
   void report_nan(const List& list);
+  void leave_nan_list(const List& list);
+  void certify_lists(StageSeconds& seconds);
+  void bound_pages(const List& list, float* bounds);
+  void certify(const List& list, const float* bounds);
+  void probe(const List& list, std::span<const std::int32_t> pages);
 
   void attend_lists();
   AttendArgs part_args(const List& list, std::int64_t begin, std::int64_t end) const;

@@ -94,14 +94,21 @@ void LayerRun::select(const List& list, const float* scores) {
   const std::size_t index = list_index(list);
   std::int32_t* const out = space_.pages.data() + space_.list_begin[index];
   const PageScores values{scores, space_.scores_stride, plan_.group, input_.scale};
-  std::int32_t count = select_pages(policy_.group_mode, values, forced, pages, own_.selection, out);
+  const std::int32_t count =
+      select_pages(policy_.group_mode, values, forced, pages, own_.selection, out);
   if (count == kNanScore) {
-    // Some list must stand until the step ends and reports it.
-    report_nan(list);
-    out[0] = list.plan.num_pages - 1;
-    count = 1;
+    leave_nan_list(list);
+    return;
   }
   space_.list_count[index] = count;
+}
+
+/// Some list must stand until the step ends and reports the NaN: the tail page alone.
+void LayerRun::leave_nan_list(const List& list) {
+  report_nan(list);
+  const std::size_t index = list_index(list);
+  space_.pages[static_cast<std::size_t>(space_.list_begin[index])] = list.plan.num_pages - 1;
+  space_.list_count[index] = 1;
 }
 
 void LayerRun::report_nan(const List& list) {

@@ -7,6 +7,7 @@
 #include <hwy/highway.h>
 
 #include "attention/cpu/kernel_getters.h"
+#include "attention/cpu/magnitude-inl.h"
 #include "attention/cpu/score-inl.h"
 #include "attention/cpu/score_q8-inl.h"
 
@@ -28,6 +29,21 @@ ScoreKernel get_score_kernel(SummaryType summary, KvType element) {
   return nullptr;
 }
 
+MagnitudeKernel get_magnitude_kernel(SummaryType summary, KvType element) {
+  if (summary == SummaryType::kQ8) return magnitudes<Q8>;
+  switch (element) {
+    case KvType::kF32:
+      return magnitudes<F32>;
+    case KvType::kF16:
+      return magnitudes<F16>;
+    case KvType::kBF16:
+      return magnitudes<BF16>;
+    case KvType::kQ8_0:
+      break;  // its plain summaries are f16
+  }
+  return nullptr;
+}
+
 }  // namespace quest::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -35,9 +51,14 @@ HWY_AFTER_NAMESPACE();
 namespace quest::cpu {
 
 HWY_EXPORT(get_score_kernel);
+HWY_EXPORT(get_magnitude_kernel);
 
 ScoreKernel score_kernel(SummaryType summary, KvType element) {
   return HWY_DYNAMIC_DISPATCH(get_score_kernel)(summary, element);
+}
+
+MagnitudeKernel magnitude_kernel(SummaryType summary, KvType element) {
+  return HWY_DYNAMIC_DISPATCH(get_magnitude_kernel)(summary, element);
 }
 
 // Here because the answer depends on targets.h, like the dispatch.

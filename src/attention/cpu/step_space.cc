@@ -16,6 +16,7 @@ std::int64_t longest_selection(const SelectionPolicy& policy, const CacheShape& 
   for (std::int32_t layer = 0; layer < shape.num_layers; ++layer) {
     const PageBudget budget = policy.page_budget(layer, head, shape.num_kv_heads, shape.page_size);
     if (!budget.selects(num_pages)) continue;
+    if (policy.certificate.wanted()) return num_pages;
     longest = std::max<std::int64_t>(
         longest, max_selected_pages(policy.group_mode, group, budget.pages, num_pages));
     // Without a table all layers that select do so alike.
@@ -31,6 +32,7 @@ void StepSpace::begin(const Batch& batch, const KvCache& cache, const SelectionP
   plan.build(batch, cache, num_q_heads, num_threads);
   size_lists(cache, policy);
   size_threads(cache, policy);
+  if (policy.certificate.wanted() && plan.sparse_rows > 0) size_searches(cache, policy);
   for (WorkCounter& counter : tile_counters) counter.next = 0;
   for (WorkCounter& counter : list_counters) counter.next = 0;
   nan_place = kNoNan;
@@ -77,6 +79,18 @@ void StepSpace::size_threads(const KvCache& cache, const SelectionPolicy& policy
     thread->coefficients.grow(std::int64_t{num_score_rows(policy.group_mode, group)} * 2 *
                               shape.head_dim);
     thread->selection.reserve(group, plan.max_pages);
+  }
+}
+
+void StepSpace::size_searches(const KvCache& cache, const SelectionPolicy& policy) {
+  const CacheShape& shape = cache.shape();
+  searches.assign(list_count.size(), {});
+  for (auto& thread : threads) {
+    thread->magnitudes.grow(whole_lines(shape.head_dim));
+    thread->logits.grow(std::int64_t{plan.group} * kAttendLogitStride);
+    thread->run_masses.grow(std::int64_t{2} * plan.group);
+    thread->margins.resize(static_cast<std::size_t>(plan.group));
+    thread->search.reserve(policy.certificate, plan.group, plan.max_pages, shape.page_size);
   }
 }
 

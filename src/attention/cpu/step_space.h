@@ -9,6 +9,7 @@
 
 #include "attention/cpu/float_buffer.h"
 #include "attention/cpu/step_plan.h"
+#include "selection/certificate_search.h"
 #include "selection/group_selection.h"
 
 namespace quest::cpu {
@@ -19,6 +20,12 @@ struct alignas(64) ThreadSpace {
   FloatBuffer coefficients;  ///< [score rows, 2, head_dim]
   FloatBuffer fragments;     ///< two unfinished lists: o [group, head_dim], max and sum [group]
   SelectionScratch selection;
+  // Of policies with a certificate alone.
+  FloatBuffer magnitudes;       ///< [head_dim], whole lines
+  FloatBuffer logits;           ///< [group, kAttendLogitStride]
+  FloatBuffer run_masses;       ///< [2, group] greatest q·k and sum of one run of pages
+  std::vector<double> margins;  ///< [group]
+  CertificateSearch search;
   std::uint64_t calls = 0;  ///< layers run in this step, the same on every thread
   /// Fragments, already computed, of the list that begins in this thread's part. The one member
   /// that others write.
@@ -30,6 +37,12 @@ struct alignas(64) WorkCounter {
   std::atomic<std::int64_t> next{0};
 };
 
+/// What the search behind a certified list came to.
+struct SearchResult {
+  std::int32_t pages_probed = 0;
+  double epsilon = 0;
+};
+
 /// Everything that the threads share while a layer runs. Sized once a step; no layer allocates.
 struct StepSpace {
   StepPlan plan;
@@ -38,6 +51,7 @@ struct StepSpace {
   std::vector<std::int64_t> list_begin;  ///< [rows * KV heads + 1] room of each list in `pages`
   std::vector<std::int32_t> list_count;  ///< [rows * KV heads] pages selected
   std::vector<std::int32_t> pages;       ///< selected logical pages
+  std::vector<SearchResult> searches;    ///< [rows * KV heads] with a certificate
   std::int64_t fragment_floats = 0;      ///< of one unfinished list
   std::vector<std::unique_ptr<ThreadSpace>> threads;
   /// One counter of each three is in use, the next may be used by a thread that is already in the
@@ -66,6 +80,7 @@ struct StepSpace {
  private:
   void size_lists(const KvCache& cache, const SelectionPolicy& policy);
   void size_threads(const KvCache& cache, const SelectionPolicy& policy);
+  void size_searches(const KvCache& cache, const SelectionPolicy& policy);
 };
 
 }  // namespace quest::cpu

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/reference/reference_certificate.h"
 #include "attention/reference/reference_selection.h"
 #include "cache/page_codec.h"
 #include "quest/attention.h"
@@ -164,6 +165,9 @@ class ReferenceBackend final : public AttentionBackend {
     const StageClock clock(counters_.seconds.select);
     const auto forced = reference::forced_pages(policy_, row.position + 1, shape.page_size, budget);
     bool nan = false;
+    if (policy_.certificate.wanted() && !has_nan(scores)) {
+      return certify(input, row, head, {std::move(scores), {}, forced, budget, input.scale});
+    }
     auto pages =
         reference::select_pages(policy_.group_mode, scores, forced, budget, input.scale, nan);
     if (nan && nan_.empty()) {
@@ -172,6 +176,47 @@ class ReferenceBackend final : public AttentionBackend {
              ": a query or a key is NaN; check the model file or keep this layer dense";
     }
     return pages;
+  }
+
+  static bool has_nan(const std::vector<std::vector<double>>& scores) {
+    for (const auto& row : scores) {
+      if (std::any_of(row.begin(), row.end(), [](double x) { return std::isnan(x); })) return true;
+    }
+    return false;
+  }
+
+  std::vector<std::int32_t> certify(const LayerInput& input, const Row& row, std::int32_t head,
+                                    reference::CertificateCase given) {
+    const auto num_pages = static_cast<std::int64_t>(given.bounds[0].size());
+    for (std::int32_t g = 0; g < group_; ++g) {
+      given.logits.emplace_back();
+      for (std::int64_t p = 0; p < num_pages; ++p) {
+        given.logits.back().push_back(page_logits(input, row, head, query(input, row, head, g), p));
+      }
+    }
+    const reference::CertifiedList list = reference::certify(policy_.certificate, given);
+    counters_.probe_bytes += list.probed * cache_.shape().page_bytes();
+    counters_.certificates.add(static_cast<std::int64_t>(list.pages.size()), num_pages,
+                               list.epsilon);
+    return list.pages;
+  }
+
+  /// q·k of the keys of a page that the row sees.
+  std::vector<double> page_logits(const LayerInput& input, const Row& row, std::int32_t head,
+                                  const float* q, std::int64_t page) {
+    const CacheShape& shape = cache_.shape();
+    std::vector<float> k(shape.page_elements());
+    decode_keys(shape, cache_.layer(input.layer).k_page(row.page_table[page], head), k.data());
+    std::vector<double> logits;
+    for (std::int64_t slot = 0; slot < shape.page_size; ++slot) {
+      if (page * shape.page_size + slot > row.position) break;
+      double dot = 0;
+      for (std::int32_t j = 0; j < shape.head_dim; ++j) {
+        dot += double{q[j]} * k[std::int64_t{j} * shape.page_size + slot];
+      }
+      logits.push_back(dot);
+    }
+    return logits;
   }
 
   void count(std::int64_t pages_read, std::int64_t num_pages) {
