@@ -24,18 +24,19 @@ double EvidenceReach::share() const {
   return lists == 0 ? 0 : static_cast<double>(hits) / static_cast<double>(lists);
 }
 
-void add_layer(std::int32_t layer, std::span<const std::span<const std::int32_t>> lists,
-               std::span<const std::vector<std::int32_t>> mentions, std::int32_t num_pages,
-               EvidenceReach& reach) {
-  for (const std::span<const std::int32_t> list : lists) {
+void EvidenceReach::add_layer(std::int32_t layer,
+                              std::span<const std::span<const std::int32_t>> layer_lists,
+                              std::span<const std::vector<std::int32_t>> mentions,
+                              std::int32_t num_pages) {
+  for (const std::span<const std::int32_t> list : layer_lists) {
     if (std::cmp_equal(list.size(), num_pages)) continue;
-    ++reach.lists;
+    ++lists;
     const bool hit = std::any_of(mentions.begin(), mentions.end(), [list](const auto& pages) {
       return std::includes(list.begin(), list.end(), pages.begin(), pages.end());
     });
     if (!hit) continue;
-    ++reach.hits;
-    if (!reach.first_layer) reach.first_layer = layer;
+    ++hits;
+    if (!first_layer) first_layer = layer;
   }
 }
 
@@ -70,7 +71,7 @@ class EvidenceObserver final : public LayerObserver {
       lists_.emplace_back(pages.pages.data() + pages.indptr[i],
                           static_cast<std::size_t>(pages.indptr[i + 1] - pages.indptr[i]));
     }
-    add_layer(input.layer, lists_, mentions_, batch.num_pages(request), reach_);
+    reach_.add_layer(input.layer, lists_, mentions_, batch.num_pages(request));
   }
 
  private:

@@ -39,7 +39,7 @@ EvidenceReach reach_of(const std::vector<std::vector<Pages>>& layers,
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
     const std::vector<std::span<const std::int32_t>> lists(layers[layer].begin(),
                                                            layers[layer].end());
-    add_layer(static_cast<std::int32_t>(layer), lists, mentions, num_pages, reach);
+    reach.add_layer(static_cast<std::int32_t>(layer), lists, mentions, num_pages);
   }
   return reach;
 }

@@ -31,14 +31,12 @@ struct EvidenceReach {
   std::int64_t hits = 0;
   std::optional<std::int32_t> first_layer;  ///< the first with a hit, counted from 0
 
+  /// Enters the lists of one layer's KV heads, layers in ascending order. `mentions`: the pages of
+  /// each mention, ascending as the lists; `num_pages`: what the query could have read.
+  void add_layer(std::int32_t layer, std::span<const std::span<const std::int32_t>> layer_lists,
+                 std::span<const std::vector<std::int32_t>> mentions, std::int32_t num_pages);
   double share() const;  ///< of the lists, hits; 0 for no list
 };
-
-/// Enters the lists of one layer's KV heads, layers in ascending order. `mentions`: the pages of
-/// each mention; `num_pages`: what the query could have read.
-void add_layer(std::int32_t layer, std::span<const std::span<const std::int32_t>> lists,
-               std::span<const std::vector<std::int32_t>> mentions, std::int32_t num_pages,
-               EvidenceReach& reach);
 
 class EvidenceObserver;
 
