@@ -84,8 +84,8 @@ EvalSetup checked_setup(const EvalOptions& options) {
         "--baselines read as much as a budget allows, --certify as much as the proof needs; give "
         "one");
   }
-  const auto attention = std::make_shared<eval::Baselines>();
   EvalSetup setup;
+  setup.baselines = std::make_shared<eval::Baselines>();
   setup.engine = engine_options(options.common);
   const std::int32_t page_size = setup.engine.page_size;
   const std::string budgets =
@@ -100,7 +100,7 @@ EvalSetup checked_setup(const EvalOptions& options) {
     for (const eval::BaselineKind kind : baselines) {
       eval::Arm other = arm;
       other.name += " " + std::string(name_of(kind));
-      other.baseline = {kind, options.baseline_seed, attention};
+      other.baseline = {kind, options.baseline_seed, setup.baselines};
       setup.arms.push_back(std::move(other));
     }
   }
@@ -110,11 +110,9 @@ EvalSetup checked_setup(const EvalOptions& options) {
 EngineOptions eval_engine(const EvalSetup& setup, std::int64_t tokens) {
   EngineOptions engine = setup.engine;
   engine.context = tokens;
-  for (const eval::Arm& arm : setup.arms) {
-    if (!arm.baseline) continue;
-    engine.attention = arm.baseline->baselines->attention();  // all arms share one
-    break;
-  }
+  const bool any = std::any_of(setup.arms.begin(), setup.arms.end(),
+                               [](const eval::Arm& arm) { return arm.baseline.has_value(); });
+  if (any) engine.attention = setup.baselines->attention();
   return engine;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,6 +41,7 @@ void add_question_budget(CLI::App& app, EvalOptions& options);
 struct EvalSetup {
   EngineOptions engine;         ///< its policy is that of the options, its context not set
   std::vector<eval::Arm> arms;  ///< one a budget, each followed by its baselines
+  std::shared_ptr<eval::Baselines> baselines;  ///< that the arms share
 };
 
 /// Checks every option as `engine_options` does; throws InvalidArgument, or Error for --dense: an

@@ -14,6 +14,27 @@ void check(const AnswerRequest& request) {
     throw InvalidArgument("evaluation: an answer of " + std::to_string(request.max_tokens) +
                           " tokens; allow at least 1");
   }
+  const auto tokens = static_cast<std::int64_t>(request.material.size());
+  for (const Evidence& evidence : request.evidence) {
+    for (const TokenRange& mention : evidence) {
+      if (mention.begin >= 0 && mention.begin < mention.end && mention.end <= tokens) continue;
+      throw InvalidArgument("evaluation: evidence at tokens [" + std::to_string(mention.begin) +
+                            ", " + std::to_string(mention.end) + ") of a material of " +
+                            std::to_string(tokens) + "; name tokens of the material");
+    }
+  }
+}
+
+bool injects(const Arm& arm) { return arm.baseline && arm.baseline->kind == BaselineKind::kInject; }
+
+/// The pages of all evidence go into the lists of an arm that injects.
+void inject_evidence(const Arm& arm, const AnswerRequest& request, std::int32_t page_size) {
+  if (!injects(arm)) return;
+  std::vector<TokenRange> mentions;
+  for (const Evidence& evidence : request.evidence) {
+    mentions.insert(mentions.end(), evidence.begin(), evidence.end());
+  }
+  arm.baseline->baselines->inject(pages_of(mentions, page_size), arm.baseline->layers);
 }
 
 /// Nothing if `go_on` turned false on the way.
@@ -27,11 +48,19 @@ std::optional<ArmAnswer> answer_on_fork(Engine& engine, const Session& material,
   Session session = material.fork();
   const ForkState state(arm, material.sequence(), session.sequence());
   const ArmInUse use(arm);
+  inject_evidence(arm, request, page_size);
   engine.set_policy(arm.question);
   engine.reset_counters();
-  const bool read = arm.question.dense ? session.prefill(request.question, read_on)
-                                       : session.feed(request.question, read_on);
+  const bool probed = request.probe != nullptr && !request.evidence.empty() &&
+                      !arm.question.dense && !(arm.baseline && evicts(arm.baseline->kind));
+  const bool read = [&] {
+    std::optional<EvidenceProbe::Watch> watch;
+    if (probed) watch.emplace(*request.probe, request.evidence.front());
+    return arm.question.dense ? session.prefill(request.question, read_on)
+                              : session.feed(request.question, read_on);
+  }();
   if (!read) return std::nullopt;
+  if (probed) result.reach = request.probe->reach();
   result.question = cost_of(engine.counters(), arm.question, info, page_size);
 
   engine.set_policy(arm.policy);
@@ -48,6 +77,7 @@ std::optional<ArmAnswer> answer_on_fork(Engine& engine, const Session& material,
   result.text = generation.text;
   result.finish = generation.finish;
   result.answer = cost_of(generation.counters, arm.policy, info, page_size);
+  if (injects(arm)) result.injected = arm.baseline->baselines->injected();
   return result;
 }
 

@@ -1,6 +1,8 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #include "quest/eval/baseline.h"
 
+#include <algorithm>
+
 #include "eval/baseline_state.h"
 
 namespace quest::eval {
@@ -30,6 +32,8 @@ std::string_view name_of(BaselineKind kind) {
       return "random";
     case BaselineKind::kGather:
       return "gather";
+    case BaselineKind::kInject:
+      return "inject";
   }
   return "?";
 }
@@ -39,6 +43,12 @@ std::optional<BaselineKind> parse_baseline(std::string_view text) {
     if (text == name_of(kind)) return kind;
   }
   return std::nullopt;
+}
+
+InjectedReads& InjectedReads::operator+=(const InjectedReads& other) {
+  pages += other.pages;
+  bytes += other.bytes;
+  return *this;
 }
 
 Baselines::Baselines() : state_(std::make_shared<BaselineState>()) {}
@@ -54,6 +64,17 @@ void Baselines::use(std::optional<BaselineKind> kind, std::uint64_t seed) {
   state_->kind = kind;
   state_->seed = seed;
 }
+
+void Baselines::inject(std::span<const std::int32_t> pages, LayerRange layers) {
+  std::vector<std::int32_t>& mine = state_->injected_pages;
+  mine.assign(pages.begin(), pages.end());
+  std::sort(mine.begin(), mine.end());
+  mine.erase(std::unique(mine.begin(), mine.end()), mine.end());
+  state_->injected_layers = layers;
+  state_->injected = {};
+}
+
+InjectedReads Baselines::injected() const { return state_->injected; }
 
 void Baselines::watch(SequenceId sequence, bool sums) {
   EvictionState& state = state_->sequences[sequence];

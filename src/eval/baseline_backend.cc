@@ -47,7 +47,13 @@ struct Space {
   std::vector<std::int32_t> identity;
   std::vector<double> weights;
   AttentionCounters counters;
+  InjectedReads injected;
 };
+
+/// Whether the serving backend selects and reads first.
+bool follows_policy(BaselineKind kind) {
+  return kind == BaselineKind::kGather || kind == BaselineKind::kInject;
+}
 
 constexpr std::int64_t kAnyLength = std::numeric_limits<std::int64_t>::max();
 
@@ -92,7 +98,7 @@ class BaselineBackend final : public AttentionBackend {
     }
     const auto start = std::chrono::steady_clock::now();
     Space& space = spaces_[static_cast<std::size_t>(thread)];
-    if (*kind_ == BaselineKind::kGather) {
+    if (follows_policy(*kind_)) {
       inner_->forward(input, team, thread);
       team.wait();  // only now are all lists complete
       if (thread == 0) take_lists(inner_->last_selection());
@@ -104,7 +110,7 @@ class BaselineBackend final : public AttentionBackend {
         if (index++ % team.size() == thread) run_head(input, request, head, space);
       }
     }
-    if (thread != 0 || *kind_ == BaselineKind::kGather) return;
+    if (thread != 0 || follows_policy(*kind_)) return;
     space.counters.seconds.attend +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
@@ -113,6 +119,8 @@ class BaselineBackend final : public AttentionBackend {
     for (Space& space : spaces_) {
       counters_ += space.counters;
       space.counters = {};
+      state_->injected += space.injected;
+      space.injected = {};
     }
     for (const Request& request : requests_) {
       if (request.eviction == nullptr) continue;
@@ -134,7 +142,7 @@ class BaselineBackend final : public AttentionBackend {
   }
 
   SelectedPages last_selection() const override {
-    if (!kind_ || *kind_ == BaselineKind::kGather) return inner_->last_selection();
+    if (!kind_) return inner_->last_selection();
     SelectedPages selection;
     for (const std::vector<std::int32_t>& list : lists_) {
       selection.pages.insert(selection.pages.end(), list.begin(), list.end());
@@ -190,7 +198,7 @@ class BaselineBackend final : public AttentionBackend {
 
   void run_head(const LayerInput& input, const Request& request, std::int32_t head, Space& space) {
     const RowRange& rows = request.rows;
-    if (*kind_ != BaselineKind::kGather) store(input, request, head);
+    if (!follows_policy(*kind_)) store(input, request, head);
     const PageBudget pages = budget(input, head);
     const bool token_wise = request.sparse && evicts(*kind_) && pages.selects(kAnyLength);
     if (token_wise || (*kind_ == BaselineKind::kOracle && request.sparse)) {
@@ -205,6 +213,8 @@ class BaselineBackend final : public AttentionBackend {
       place.head = head;
       if (*kind_ == BaselineKind::kGather) {
         gather(input, request, place, space);
+      } else if (*kind_ == BaselineKind::kInject) {
+        inject(input, request, place, space);
       } else if (token_wise) {
         run_tokens(input, *request.eviction, place, pages, space);
       } else {
@@ -243,15 +253,20 @@ class BaselineBackend final : public AttentionBackend {
       chosen.resize(static_cast<std::size_t>(place.num_pages));
       std::iota(chosen.begin(), chosen.end(), 0);
     }
+    attend(input, place, in_cache(input, request, place), chosen, space);
+    count(static_cast<std::int64_t>(chosen.size()) * cache_.shape().page_bytes(),
+          static_cast<std::int64_t>(chosen.size()), place, space.counters);
+  }
+
+  cpu::HeadPages in_cache(const LayerInput& input, const Request& request,
+                          const Place& place) const {
     const PagedKv kv = cache_.layer(input.layer);
     cpu::HeadPages storage;
     storage.k = kv.k_page(0, place.head);
     storage.v = kv.v_page(0, place.head);
     storage.stride = kv.shape.num_kv_heads * kv.shape.page_bytes();
     storage.table = request.rows.table;
-    attend(input, place, storage, chosen, space);
-    count(static_cast<std::int64_t>(chosen.size()) * kv.shape.page_bytes(),
-          static_cast<std::int64_t>(chosen.size()), place, space.counters);
+    return storage;
   }
 
   std::vector<std::int32_t> choose_pages(const LayerInput& input, const Place& place,
@@ -365,6 +380,24 @@ class BaselineBackend final : public AttentionBackend {
     attend(input, place, storage, space.identity, space);
     space.counters.k_bytes += 2 * static_cast<std::int64_t>(pages.size()) * bytes;
     space.counters.v_bytes += 2 * static_cast<std::int64_t>(pages.size()) * bytes;
+  }
+
+  /// The serving backend's list and the injected pages that it lacks, attended to once more. The
+  /// serving backend counted its own list; the added pages come on top.
+  void inject(const LayerInput& input, const Request& request, const Place& place, Space& space) {
+    if (!request.sparse || !state_->injected_layers.holds(input.layer)) return;
+    std::vector<std::int32_t>& pages = list(place);
+    const std::int64_t added = add_pages(state_->injected_pages, place.num_pages, pages);
+    if (added == 0) return;
+    attend(input, place, in_cache(input, request, place), pages, space);
+    const std::int64_t bytes = added * cache_.shape().page_bytes();
+    space.counters.k_bytes += bytes;
+    space.counters.v_bytes += bytes;
+    space.counters.pages_read += added;
+    space.injected += {added, 2 * bytes};
+    if (static_cast<std::int32_t>(pages.size()) < place.num_pages) return;
+    --space.counters.sparse_lists;
+    ++space.counters.dense_lists;
   }
 
   void count(std::int64_t bytes, std::int64_t pages_read, const Place& place,

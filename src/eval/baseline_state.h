@@ -24,6 +24,9 @@ struct EvictionState {
 struct BaselineState {
   std::optional<BaselineKind> kind;
   std::uint64_t seed = 0;
+  std::vector<std::int32_t> injected_pages;  ///< of kInject: logical, ascending, distinct
+  LayerRange injected_layers;
+  InjectedReads injected;  ///< of the steps that have ended
   std::map<SequenceId, EvictionState> sequences;
 
   /// The state that a step works on in which the sequence, now of `tokens` tokens, reads more: an

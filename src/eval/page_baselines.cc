@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "eval/random.h"
@@ -67,6 +68,17 @@ std::vector<std::int32_t> fixed_pages(const ForcedPages& forced, std::int64_t pa
   ForcedPages more = forced;
   more.sink_end += free_pages(forced, page_budget);
   return with_forced(more, {});
+}
+
+std::int64_t add_pages(std::span<const std::int32_t> more, std::int32_t num_pages,
+                       std::vector<std::int32_t>& pages) {
+  std::vector<std::int32_t> both;
+  both.reserve(pages.size() + more.size());
+  std::set_union(pages.begin(), pages.end(), more.begin(),
+                 std::lower_bound(more.begin(), more.end(), num_pages), std::back_inserter(both));
+  const std::size_t added = both.size() - pages.size();
+  pages = std::move(both);
+  return static_cast<std::int64_t>(added);
 }
 
 std::vector<std::int32_t> random_pages(const ForcedPages& forced, std::int64_t page_budget,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "eval/head_probe.h"
@@ -20,6 +21,10 @@ std::vector<std::int32_t> streaming_pages(const ForcedPages& forced, std::int64_
 
 /// The forced pages and the first others.
 std::vector<std::int32_t> fixed_pages(const ForcedPages& forced, std::int64_t page_budget);
+
+/// Adds those of `more` that are missing and below `num_pages`; all lists ascend. Returns how many.
+std::int64_t add_pages(std::span<const std::int32_t> more, std::int32_t num_pages,
+                       std::vector<std::int32_t>& pages);
 
 /// Which draw: another for every one of these.
 struct DrawPlace {

@@ -83,6 +83,7 @@ AnswerRequest passkey_request(const PasskeyPrompt& prompt, std::int64_t max_toke
   request.material = prompt.material;
   request.question = prompt.question;
   request.max_tokens = max_tokens;
+  request.evidence = prompt.evidence;
   request.complete = [wanted = prompt.keys.size()](std::string_view text) {
     const std::size_t ended = numbers_in(text).size() - (!text.empty() && is_digit(text.back()));
     return ended >= wanted;

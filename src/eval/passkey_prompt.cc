@@ -111,11 +111,11 @@ Script script_of(const PasskeyTrial& trial, Random& random) {
   throw InvalidArgument("pass key: unknown variant");
 }
 
-/// An insertion as tokens, with the place of the key's first digit.
+/// An insertion as tokens, with the mentions of its key.
 struct Paragraph {
   double depth = 0;
   std::vector<Token> tokens;
-  std::int64_t key_offset = -1;
+  Evidence mentions;
   std::string key;
 };
 
@@ -125,15 +125,24 @@ Paragraph tokenised(const Tokenizer& tokenizer, const Insertion& insertion) {
   paragraph.key = insertion.key;
   paragraph.tokens = tokenizer.tokenize("\n\n" + insertion.text + "\n\n", false, false);
   if (insertion.key.empty()) return paragraph;
-  // The token in which the text up to the first digit has been passed.
   std::string text;
-  for (std::size_t i = 0; i < paragraph.tokens.size(); ++i) {
-    text += tokenizer.piece(paragraph.tokens[i]);
-    if (text.find(insertion.key.front(), text.find(" is ")) == std::string::npos) continue;
-    paragraph.key_offset = static_cast<std::int64_t>(i);
-    return paragraph;
+  std::vector<std::size_t> ends;  // of each token in the text
+  for (const Token token : paragraph.tokens) {
+    text += tokenizer.piece(token);
+    ends.push_back(text.size());
   }
-  throw InvalidArgument("pass key: the model's vocabulary does not spell digits");
+  // The first token that ends beyond a character holds it.
+  const auto token_of = [&ends](std::size_t character) {
+    return std::upper_bound(ends.begin(), ends.end(), character) - ends.begin();
+  };
+  for (std::size_t at = text.find(insertion.key); at != std::string::npos;
+       at = text.find(insertion.key, at + kDigits)) {
+    paragraph.mentions.push_back({token_of(at), token_of(at + kDigits - 1) + 1});
+  }
+  if (paragraph.mentions.empty()) {
+    throw InvalidArgument("pass key: the model's vocabulary does not spell digits");
+  }
+  return paragraph;
 }
 
 std::int64_t wanted_slot(PagePlace place, std::int32_t page_size) {
@@ -185,11 +194,15 @@ void assemble(const std::vector<Token>& begin_of_text, const std::vector<Token>&
   }
   add_filler(static_cast<std::int64_t>(filler.size()));
   prompt.keys.clear();
-  prompt.key_positions.clear();
+  prompt.evidence.clear();
   for (std::size_t i = 0; i < paragraphs.size(); ++i) {
     if (paragraphs[i].key.empty()) continue;
     prompt.keys.push_back(paragraphs[i].key);
-    prompt.key_positions.push_back(begins[i] + paragraphs[i].key_offset);
+    prompt.evidence.push_back(paragraphs[i].mentions);
+    for (TokenRange& mention : prompt.evidence.back()) {
+      mention.begin += begins[i];
+      mention.end += begins[i];
+    }
   }
 }
 
@@ -227,7 +240,7 @@ PasskeyPrompt passkey_prompt(const Tokenizer& tokenizer, const Haystack& haystac
   assemble(begin_of_text, filler, paragraphs, cuts, prompt);
   // Filler moves the key to its slot: the text begins that many tokens before a sentence does, and
   // ends that much earlier.
-  const std::int64_t slot = prompt.key_positions.front() % page_size;
+  const std::int64_t slot = prompt.evidence.front().front().begin % page_size;
   const std::int64_t shift = (wanted_slot(trial.place, page_size) - slot + page_size) % page_size;
   std::rotate(filler.begin(), filler.end() - shift, filler.end());
   for (std::int64_t& cut : cuts) cut += shift;

@@ -52,6 +52,13 @@ double mean(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const std::size_t upper = values.size() / 2;
+  return values.size() % 2 == 1 ? values[upper] : (values[upper - 1] + values[upper]) / 2;
+}
+
 double student_quantile(double probability, std::int64_t degrees) {
   const double within = 2 * probability - 1;
   double low = 0;

@@ -30,6 +30,10 @@ TEST(EvalUsage, BadOptionsAreNamed) {
   expect_refusal({"eval", "passkey", "--variant", "plain,funny"}, 2, {"--variant 'funny'"});
   expect_refusal({"eval", "passkey", "--place", "left"}, 2, {"--place 'left'", "start"});
   expect_refusal({"eval", "passkey", "--depth", "0.5,1.5"}, 2, {"--depth '0.5,1.5'"});
+  for (const std::string word : {"x", "5", "5-2", "-3", "2-", "0-1-2", "0x1-2"}) {
+    expect_refusal({"eval", "passkey", "--inject", "all," + word}, 2,
+                   {"--inject '" + word + "'", "all", "FROM-TO", "0-9"});
+  }
   expect_refusal({"eval", "fidelity", "--text", "x", "--budget", "64,128"}, 2, {"one budget"});
   expect_refusal({"eval", "ppl", "--text", "x", "--baselines", "h2o,snapkv"}, 2,
                  {"--baselines 'snapkv'", "streaming-llm", "h2o", "tova", "oracle", "fixed",
@@ -300,6 +304,49 @@ TEST_F(Eval, PasskeyCountsTrialsByRow) {
   EXPECT_EQ(json.at("hits"), hits);
   EXPECT_EQ(json.at("rows").at(0).at("variant"), "plain");
   EXPECT_EQ(json.at("rows").at(0).at("full_hits"), 1) << result.out;
+}
+
+TEST_F(Eval, PasskeyInjectsTheEvidenceAndFindsTheFirstLayerThatHitsIt) {
+  expect_refusal({"eval", "passkey", "--inject", "0-99"}, 2,
+                 {"--inject 0-99", "30 layers", "0-29", "all"});
+  const std::string resume = folder_ / "items.jsonl";
+  std::vector<std::string> arguments = {
+      "eval",     "passkey", "--length",          "700",   "--depth",  "0.5",
+      "--place",  "end",     "--variant",         "plain", "--budget", "128",
+      "--inject", "all,2-9", "--question-budget", "128",   "--resume", resume};
+  const ProgramResult table = run_program(arguments);
+  ASSERT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("128 inject 0-29"));
+  EXPECT_THAT(table.out, HasSubstr("128 inject 2-9"));
+  EXPECT_THAT(table.out, HasSubstr("first hit"));
+  arguments.push_back("--json");
+  const ProgramResult result = run_program(arguments);  // from the resume file
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto rows = parse_object(result.out).at("rows");
+  ASSERT_EQ(rows.size(), 3U);
+  const auto& plain = rows.at(0);
+  EXPECT_EQ(plain.at("arm"), "quest");
+  EXPECT_FALSE(plain.contains("injected"));
+  for (const std::size_t i : {1U, 2U}) {
+    const auto& row = rows.at(i);
+    EXPECT_EQ(row.at("arm"), "inject");
+    const auto& injected = row.at("injected");
+    EXPECT_GT(injected.at("pages"), 0);
+    // Two bytes for each of 64 channels of 16 tokens, keys and values.
+    EXPECT_EQ(injected.at("bytes"), injected.at("pages").get<std::int64_t>() * 2 * 16 * 64 * 2);
+    EXPECT_GT(injected.at("bytes_share"), 0);
+    EXPECT_GT(row.at("question_bytes_share"), plain.at("question_bytes_share"));
+  }
+  EXPECT_EQ(rows.at(1).at("injected").at("layers"), nlohmann::json({0, 29}));
+  EXPECT_EQ(rows.at(2).at("injected").at("layers"), nlohmann::json({2, 9}));
+  const auto& all = rows.at(1).at("evidence");
+  EXPECT_EQ(all.at("trials"), 1);
+  EXPECT_EQ(all.at("never"), 0);
+  EXPECT_EQ(all.at("first_layer_mean"), 2);  // the two before are dense
+  EXPECT_EQ(all.at("first_layer_median"), 2);
+  EXPECT_EQ(all.at("lists_share"), 1);
+  EXPECT_LT(plain.at("evidence").at("lists_share"), 1);
+  EXPECT_GE(rows.at(2).at("evidence").at("lists_share").get<double>(), 8.0 / 28);
 }
 
 TEST_F(Eval, LongBenchScoresAndCountsTruncation) {

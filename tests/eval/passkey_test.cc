@@ -62,13 +62,21 @@ TEST_F(PasskeyPromptTest, EveryPlaceDepthAndVariantIsHonoured) {
             passkey_prompt(tokenizer_, haystack_, trial(variant, place, depth), 16);
         EXPECT_EQ(prompt.material.size() + prompt.question.size(), 3000U);
         ASSERT_EQ(prompt.keys.size(), variant == PasskeyVariant::kEvidence ? 2U : 1U);
-        const auto position = static_cast<std::size_t>(prompt.key_positions.front());
+        const auto position = static_cast<std::size_t>(prompt.evidence.front().front().begin);
         EXPECT_EQ(position % 16, static_cast<std::size_t>(slot));
         // The first digit's token is where it is said to be.
         EXPECT_EQ(tokenizer_.piece(prompt.material[position]), prompt.keys.front().substr(0, 1));
         const double reached =
             static_cast<double>(position) / static_cast<double>(prompt.material.size());
         EXPECT_NEAR(reached, depth, 0.3);
+        for (std::size_t i = 0; i < prompt.keys.size(); ++i) {
+          ASSERT_EQ(prompt.evidence[i].size(), 2U);  // each sentence tells its key twice
+          for (const TokenRange& mention : prompt.evidence[i]) {
+            EXPECT_EQ(text({prompt.material.begin() + mention.begin,
+                            prompt.material.begin() + mention.end}),
+                      prompt.keys[i]);
+          }
+        }
         for (const std::string& key : prompt.keys) {
           EXPECT_THAT(text(prompt.material), HasSubstr(key));
           EXPECT_THAT(text(prompt.question), Not(HasSubstr(key)));
@@ -158,6 +166,15 @@ TEST(PasskeyClass, AnAnswerIsCompleteWhenItsNumbersHaveEnded) {
   EXPECT_FALSE(request.complete("12 and 34"));
   EXPECT_TRUE(request.complete("12 and 34."));
   EXPECT_THAT(numbers_in("a1b22c333"), ElementsAre("1", "22", "333"));
+}
+
+TEST(PasskeyClass, RequestsNameTheEvidence) {
+  PasskeyPrompt prompt;
+  prompt.evidence = {{{3, 5}, {9, 11}}, {{20, 22}}};
+  const AnswerRequest request = passkey_request(prompt, 9);
+  ASSERT_EQ(request.evidence.size(), 2U);
+  EXPECT_EQ(request.evidence[0][1].begin, 9);
+  EXPECT_EQ(request.evidence[1][0].end, 22);
 }
 
 }  // namespace

@@ -18,6 +18,12 @@ TEST(StudentQuantile, MatchesTheTable) {
   EXPECT_NEAR(student_quantile(0.975, 1000), 1.96234, 1e-5);
 }
 
+TEST(Median, IsTheMiddleValueOrTheMeanOfTheMiddleTwo) {
+  EXPECT_EQ(median({}), 0);
+  EXPECT_EQ(median({9, -1, 4}), 4);
+  EXPECT_EQ(median({9, 2, 4, 5}), 4.5);
+}
+
 TEST(MeanInterval, RunsOfOneAreThePlainTInterval) {
   const std::vector<double> values[] = {{1, 2, 3, 4}};
   const auto interval = mean_interval(values, 1);

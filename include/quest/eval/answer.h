@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "quest/eval/arm.h"
+#include "quest/eval/evidence.h"
 
 namespace quest::eval {
 
@@ -21,6 +22,9 @@ struct AnswerRequest {
   std::int64_t max_tokens = 0;  ///< of the answer
   /// True once the text so far holds all that is wanted; empty: until the model or the limit ends.
   std::function<bool(std::string_view text)> complete;
+  /// Facts of the material that the answer needs, in the order in which it does. May be empty.
+  std::vector<Evidence> evidence;
+  EvidenceProbe* probe = nullptr;  ///< of this engine; null: nobody asks what reaches the evidence
 };
 
 struct ArmAnswer {
@@ -28,6 +32,10 @@ struct ArmAnswer {
   FinishReason finish = FinishReason::kLength;
   ArmCost question;
   ArmCost answer;
+  InjectedReads injected;  ///< part of the costs, of question and answer together
+  /// How far the question's last token reached the first evidence. Nothing without a probe or
+  /// evidence, for full attention, and for baselines that evict tokens: their pages may be holed.
+  std::optional<EvidenceReach> reach;
 
   /// The answer may have been about to come: a class of its own, not a miss.
   bool cut() const {

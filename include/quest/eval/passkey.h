@@ -61,8 +61,8 @@ class Haystack {
 struct PasskeyPrompt {
   std::vector<Token> material;
   std::vector<Token> question;
-  std::vector<std::string> keys;            ///< asked for, in the order of the question
-  std::vector<std::int64_t> key_positions;  ///< of each key's first digit's token
+  std::vector<std::string> keys;   ///< asked for, in the order of the question
+  std::vector<Evidence> evidence;  ///< of each key: the tokens that spell it, at every mention
 };
 
 /// Throws InvalidArgument if the length leaves no room for filler between the sentences.

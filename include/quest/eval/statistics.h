@@ -14,6 +14,8 @@ struct Interval {
 };
 
 double mean(std::span<const double> values);  ///< 0 for none
+/// The mean of the middle two of an even number of values; 0 for none.
+double median(std::vector<double> values);
 
 /// Value that Student's t with `degrees` ≥ 1 of freedom stays below with this probability, which
 /// lies in (0.5, 1).
