@@ -89,17 +89,27 @@ Candidate candidate(const SelectionPolicy& policy, std::vector<std::int64_t> tab
   return made;
 }
 
-/// For totals from the lowest level to the highest, each by the square root of two larger.
+/// For totals from the lowest level to the highest, each by the square root of two larger, and for
+/// the budget that is asked for, at `chosen`.
 std::vector<Candidate> candidates_by_total(const SelectionPolicy& policy,
-                                           const eval::BudgetCurves& curves) {
-  std::vector<Candidate> result;
+                                           const eval::BudgetCurves& curves,
+                                           std::optional<std::int64_t> budget,
+                                           std::optional<std::size_t>& chosen) {
+  std::vector<double> totals;
   const auto most = static_cast<double>(curves.levels.back());
   for (double tokens = std::sqrt(2.0) * static_cast<double>(curves.levels.front()); tokens < most;
        tokens *= std::sqrt(2.0)) {
+    totals.push_back(tokens);
+  }
+  if (budget) totals.push_back(static_cast<double>(*budget));
+  std::sort(totals.begin(), totals.end());
+  std::vector<Candidate> result;
+  for (const double tokens : totals) {
     Candidate made = candidate(policy, eval::allocate_budgets(curves, tokens));
-    const std::int64_t budget = made.calibrated.policy.budget;
-    if (!result.empty() && result.back().calibrated.policy.budget == budget) break;  // saturated
-    result.push_back(std::move(made));
+    const bool more =
+        result.empty() || made.calibrated.policy.budget > result.back().calibrated.policy.budget;
+    if (more) result.push_back(std::move(made));
+    if (budget && tokens == static_cast<double>(*budget)) chosen = result.size() - 1;
   }
   return result;
 }
@@ -108,7 +118,7 @@ std::vector<Candidate> candidates_by_total(const SelectionPolicy& policy,
 /// The last level of the curves reads everything.
 std::vector<Candidate> candidates_by_mass(const SelectionPolicy& policy,
                                           const eval::BudgetCurves& curves, double mass,
-                                          std::size_t& chosen) {
+                                          std::optional<std::size_t>& chosen) {
   std::vector<double> masses{0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, mass};
   std::sort(masses.begin(), masses.end());
   std::vector<Candidate> result;
@@ -374,8 +384,10 @@ void check(const CalibrateOptions& options) {
         "--dense, --dense-layers and --profile set budgets, which calibration finds; leave them "
         "out");
   }
-  if (options.mass && !options.increase.empty()) {
-    throw InvalidArgument("--mass and --max-ppl-increase are two targets; give one");
+  if ((options.mass ? 1 : 0) + (options.increase.empty() ? 0 : 1) +
+          (options.common.budget ? 1 : 0) >
+      1) {
+    throw InvalidArgument("--mass, --max-ppl-increase and --budget are three targets; give one");
   }
   if (options.mass && !(*options.mass > 0 && *options.mass < 1)) {
     throw InvalidArgument(
@@ -403,9 +415,9 @@ std::optional<Calibrated> calibrate(eval::Fidelity& fidelity, const CalibrateOpt
   std::optional<std::size_t> chosen;
   std::vector<Candidate> made;
   if (options.mass) {
-    made = candidates_by_mass(ranking->policy, *curves, *options.mass, chosen.emplace());
+    made = candidates_by_mass(ranking->policy, *curves, *options.mass, chosen);
   } else {
-    made = candidates_by_total(ranking->policy, *curves);
+    made = candidates_by_total(ranking->policy, *curves, options.common.budget, chosen);
   }
   const auto checked = check_candidates(engine, options, windows, made);
   if (!checked) return std::nullopt;
@@ -421,7 +433,7 @@ std::optional<Calibrated> calibrate(eval::Fidelity& fidelity, const CalibrateOpt
     }
     fields["mass"] = *options.mass;
     fields["checked_mass"] = rounded(*mass);
-  } else {
+  } else if (!chosen) {
     chosen = choose(*checked, target);
     if (!chosen) throw Error(out_of_reach(*checked, target));
     fields["max_ppl_increase"] = target;
@@ -493,6 +505,8 @@ void add_calibrate_command(CLI::App& app, int& status) {
   command->add_option(
       "--max-ppl-increase", options->increase,
       std::string("Perplexity that may be lost, such as 0.01 [") + kDefaultIncrease + "]");
+  command->add_option("--budget", options->common.budget,
+                      "Instead: tokens that a head reads on average, as well spent as can be");
   command->add_option("--mass", options->mass,
                       "Instead: attention mass that every head must read, such as 0.95");
   command->add_option("--context", options->plan.context, "Tokens read before the first prediction")

@@ -49,7 +49,9 @@ TEST(CalibrateUsage, BadOptionsAreNamed) {
   }
   expect_refusal(
       {"calibrate", "--text", "x", "-o", "x.json", "--mass", "0.9", "--max-ppl-increase", "1%"}, 2,
-      {"--mass and --max-ppl-increase", "give one"});
+      {"--mass, --max-ppl-increase and --budget", "give one"});
+  expect_refusal({"calibrate", "--text", "x", "-o", "x.json", "--mass", "0.9", "--budget", "128"},
+                 2, {"--mass, --max-ppl-increase and --budget", "give one"});
   expect_refusal({"calibrate", "--text", "x", "-o", "x.json", "--dense-layers", "2"}, 2,
                  {"--dense-layers"});
 }
