@@ -24,6 +24,8 @@ struct CommonOptions {
   bool verbose = false;
   std::string output;  ///< empty: standard output
 
+  std::string device = "cpu";  ///< where the KV cache and attention are: cpu or cuda
+
   std::int64_t context = 0;  ///< 0: what the model was trained for
   bool long_context = false;
   std::int32_t page_size = EngineOptions{}.page_size;
@@ -50,6 +52,8 @@ struct CommonOptions {
 void add_model_options(CLI::App& app, CommonOptions& options);
 /// --long-context, --page-size, --kv, --summary, --chunk.
 void add_storage_options(CLI::App& app, CommonOptions& options);
+/// --device.
+void add_device_option(CLI::App& app, CommonOptions& options);
 /// -c and the storage options.
 void add_cache_options(CLI::App& app, CommonOptions& options);
 /// --profile, --sinks, --window, --dense-layers, --gqa, --beta, --crossover, --paper.

@@ -177,7 +177,6 @@ void DevicePool::upload_slots(std::int32_t layer_index, std::int32_t page, const
   device_.upload(pool.v + page * page_elements_, host.v_page(page, 0), bytes);
 }
 
-/// Makes the summaries of these pages anew in all layers.
 void DevicePool::summarise(const std::vector<TouchedPage>& pages) {
   StepCounts counts;
   counts.touched = static_cast<std::int32_t>(pages.size());

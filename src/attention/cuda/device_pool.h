@@ -31,6 +31,8 @@ class DevicePool final : public PageListener {
   const PoolShape& shape() const { return shape_; }
   LayerPool layer(std::int32_t layer) const;
 
+  /// Makes the summaries of these pages anew in all layers, from what the device holds.
+  void summarise(const std::vector<TouchedPage>& pages);
   /// Brings over what the host stored; throws what went wrong since the last call.
   void catch_up();
 
@@ -46,7 +48,6 @@ class DevicePool final : public PageListener {
 
   void upload_stored();
   void upload_slots(std::int32_t layer, std::int32_t page, const Slots& slots);
-  void summarise(const std::vector<TouchedPage>& pages);
 
   KvCache& cache_;
   Device& device_;

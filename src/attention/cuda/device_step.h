@@ -52,6 +52,10 @@ class DeviceStep {
   /// Waits for the step and adds what it did to the counters; throws Error if scoring met a NaN.
   void finish(AttentionCounters& counters);
 
+  /// Whether layers note the time of their stages; off for layers that are captured.
+  void time_stages(bool on) { tuning_.timed = on; }
+
+  DevicePool& pool() { return pool_; }
   std::int32_t num_rows() const { return arrays_.num_rows(); }
   /// Page lists of the layer that ran last; waits for it.
   SelectedPages last_selection() const;

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <new>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "cuda/emulator/fiber.h"
@@ -17,6 +19,7 @@ namespace quest::emulator {
 namespace {
 
 constexpr unsigned kWarpSize = 32;
+constexpr std::size_t kCopyBytes = 16;
 
 /// Thrown through the threads of a block that has failed, to unwind their stacks.
 struct Abandoned {};
@@ -34,10 +37,17 @@ std::string describe(const std::source_location& where) {
 
 enum class State { kReady, kAtBarrier, kAtCollective, kReturned };
 
+struct Copy {
+  void* to;
+  const void* from;
+};
+
 struct Thread {
   Fiber fiber;
   State state = State::kReady;
   Index3 index;
+  std::vector<Copy> open_batch;
+  std::deque<std::vector<Copy>> batches;
 };
 
 struct Warp {
@@ -90,7 +100,7 @@ class Block {
 
   const Launch& launch() const { return launch_; }
   const Index3& index() const { return index_; }
-  const Thread& thread() const { return *threads_[current_]; }
+  Thread& thread() const { return *threads_[current_]; }
   unsigned lane() const { return static_cast<unsigned>(current_ % kWarpSize); }
 
  private:
@@ -133,6 +143,8 @@ void Block::begin(const Index3& index, std::vector<std::unique_ptr<Thread>>& poo
     Thread& thread = *pool[i];
     threads_[i] = &thread;
     thread.state = State::kReady;
+    thread.open_batch.clear();
+    thread.batches.clear();
     thread.index = {i % size.x, i / size.x % size.y, i / size.x / size.y};
     thread.fiber.start([this] {
       try {
@@ -304,6 +316,23 @@ bool block_barrier(bool predicate, const std::source_location& where) {
 const std::uint64_t* exchange(std::uint32_t mask, std::uint64_t value,
                               const std::source_location& where) {
   return running->exchange(mask, value, where);
+}
+
+void start_copy(void* shared, const void* global) {
+  std::memset(shared, kPoison, kCopyBytes);
+  running->thread().open_batch.push_back({shared, global});
+}
+
+void commit_copies() {
+  Thread& thread = running->thread();
+  thread.batches.push_back(std::exchange(thread.open_batch, {}));
+}
+
+void wait_for_copies(std::size_t batches) {
+  std::deque<std::vector<Copy>>& waiting = running->thread().batches;
+  for (; waiting.size() > batches; waiting.pop_front()) {
+    for (const Copy& copy : waiting.front()) std::memcpy(copy.to, copy.from, kCopyBytes);
+  }
 }
 
 void* shared_memory(const void* name, std::size_t bytes, std::size_t alignment) {

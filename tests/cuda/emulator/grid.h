@@ -50,6 +50,13 @@ const std::uint64_t* exchange(std::uint32_t mask, std::uint64_t value,
                               const std::source_location& where);
 unsigned lane_index();
 
+/// Starts a copy of 16 bytes to shared memory, which holds garbage until it is waited for.
+void start_copy(void* shared, const void* global);
+/// Ends a batch of this thread's copies.
+void commit_copies();
+/// Completes batches of this thread, the oldest first, until at most so many are left.
+void wait_for_copies(std::size_t batches);
+
 /// Storage that all threads of the block share, named by the address of something static.
 void* shared_memory(const void* name, std::size_t bytes, std::size_t alignment);
 /// The block's dynamic shared memory.

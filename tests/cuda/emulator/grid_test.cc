@@ -179,6 +179,31 @@ TEST(Emulator, MissingBarrier_ReadsStaleValuesWhicheverWayItLooks) {
   EXPECT_GT(wrong_reads(-1), 100);
 }
 
+TEST(Emulator, Copies_ArriveWhenTheyAreWaitedFor) {
+  alignas(16) const int from[3][4] = {{1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 3, 3}};
+  std::vector<int> seen;
+  run({"copies", {1, 1, 1}, {1, 1, 1}, 0}, [&] {
+    alignas(16) int to[3][4] = {};
+    const auto look = [&] {
+      for (const auto& piece : to) seen.push_back(piece[3]);
+    };
+    start_copy(to[0], from[0]);
+    commit_copies();
+    start_copy(to[1], from[1]);
+    commit_copies();
+    start_copy(to[2], from[2]);
+    look();
+    wait_for_copies(1);
+    look();
+    wait_for_copies(0);  // the last copy belongs to no batch yet
+    look();
+    commit_copies();
+    wait_for_copies(0);
+    look();
+  });
+  EXPECT_THAT(seen, testing::ElementsAre(-1, -1, -1, 1, -1, -1, 1, 2, -1, 1, 2, 3));
+}
+
 struct Floats {
   float values[32];
 };

@@ -147,13 +147,14 @@ inline __half __float2half_ru(float x) {
 
 namespace quest::cuda {
 
-/// Copies 16 bytes to shared memory in the background; done after `wait_for_copies`.
-inline void copy_16_bytes(void* shared, const void* global) { std::memcpy(shared, global, 16); }
-/// Ends a batch of copies.
-inline void commit_copies() {}
-/// Waits until at most `batches` of this thread's batches are under way.
+inline void copy_16_bytes(void* shared, const void* global) {
+  emulator::start_copy(shared, global);
+}
+inline void commit_copies() { emulator::commit_copies(); }
 template <int batches>
-void wait_for_copies() {}
+void wait_for_copies() {
+  emulator::wait_for_copies(batches);
+}
 
 }  // namespace quest::cuda
 
