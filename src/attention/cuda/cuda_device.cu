@@ -41,8 +41,10 @@ std::string describe(Kernel kernel, const LayerArgs& args, std::int64_t blocks) 
 class GpuDevice final : public Device {
  public:
   GpuDevice(int index, const cudaDeviceProp& properties)
-      : name_(properties.name), multiprocessors_(properties.multiProcessorCount) {
-    check(cudaSetDevice(index), "cannot use the device");
+      : index_(index),
+        name_(properties.name),
+        multiprocessors_(properties.multiProcessorCount) {
+    use();
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cannot make a stream");
   }
   ~GpuDevice() override {
@@ -54,6 +56,7 @@ class GpuDevice final : public Device {
   int multiprocessors() const override { return multiprocessors_; }
 
   void* allocate(std::int64_t bytes) override {
+    use();
     void* memory = nullptr;
     const cudaError_t error = cudaMalloc(&memory, static_cast<std::size_t>(bytes));
     if (error == cudaSuccess) return memory;
@@ -68,12 +71,14 @@ class GpuDevice final : public Device {
   void release(void* memory) noexcept override { cudaFree(memory); }
 
   void upload(void* to, const void* from, std::int64_t bytes) override {
+    use();
     // From pageable memory: staged before the call returns.
     check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice,
                           stream_),
           "cannot copy to the device");
   }
   void download(void* to, const void* from, std::int64_t bytes) override {
+    use();
     check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
                           stream_),
           "cannot copy from the device");
@@ -85,6 +90,7 @@ class GpuDevice final : public Device {
   }
 
   void launch(Kernel kernel, const LayerArgs& args, std::int64_t blocks) override {
+    use();
     launch_kernel(kernel, args, [&](auto* function, int threads, std::size_t shared) {
       if (shared > kPlainShared) {
         check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -103,6 +109,7 @@ class GpuDevice final : public Device {
   }
 
   void mark(std::size_t event) override {
+    use();
     while (events_.size() <= event) {
       cudaEvent_t created = nullptr;
       check(cudaEventCreate(&created), "cannot make an event");
@@ -120,6 +127,9 @@ class GpuDevice final : public Device {
   cudaStream_t stream() const { return stream_; }
 
  private:
+  /// The current device is each host thread's own, and calls may come from any.
+  void use() const { check(cudaSetDevice(index_), "cannot use the device"); }
+
   /// In debug builds every kernel is waited for, so that a fault names its kernel; not while the
   /// stream is being captured, when nothing runs.
   void finish_debug_launch(Kernel kernel, const LayerArgs& args, std::int64_t blocks) {
@@ -130,6 +140,7 @@ class GpuDevice final : public Device {
     if (error != cudaSuccess) fail(describe(kernel, args, blocks) + " failed", error);
   }
 
+  const int index_;
   const std::string name_;
   const int multiprocessors_;
   cudaStream_t stream_ = nullptr;

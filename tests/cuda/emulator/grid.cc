@@ -24,14 +24,13 @@ constexpr std::size_t kCopyBytes = 16;
 /// Thrown through the threads of a block that has failed, to unwind their stacks.
 struct Abandoned {};
 
-bool same_place(const std::source_location& a, const std::source_location& b) {
-  return a.line() == b.line() && a.column() == b.column() &&
-         std::strcmp(a.file_name(), b.file_name()) == 0;
+bool same_place(const Place& a, const Place& b) {
+  return a.line == b.line && std::strcmp(a.file, b.file) == 0;
 }
 
-std::string describe(const std::source_location& where) {
+std::string describe(const Place& where) {
   std::ostringstream text;
-  text << "line " << where.line() << " of " << where.file_name();
+  text << "line " << where.line << " of " << where.file;
   return text.str();
 }
 
@@ -53,7 +52,7 @@ struct Thread {
 struct Warp {
   std::uint32_t arrived = 0;
   std::uint32_t mask = 0;
-  std::source_location where;
+  Place where;
   unsigned round = 0;
   /// Of this round and the one before, which slower lanes may still read.
   std::uint64_t values[2][kWarpSize];
@@ -87,14 +86,13 @@ class Block {
       : launch_(launch),
         body_(body),
         dynamic_(nullptr, launch.dynamic_shared == 0 ? 1 : launch.dynamic_shared, 128),
-        threads_(launch.block.x * launch.block.y * launch.block.z),
+        threads_(std::size_t{launch.block.x} * launch.block.y * launch.block.z),
         warps_((threads_.size() + kWarpSize - 1) / kWarpSize) {}
 
   void run(const Index3& index, std::vector<std::unique_ptr<Thread>>& pool);
 
-  bool barrier(bool predicate, const std::source_location& where);
-  const std::uint64_t* exchange(std::uint32_t mask, std::uint64_t value,
-                                const std::source_location& where);
+  bool barrier(bool predicate, const Place& where);
+  const std::uint64_t* exchange(std::uint32_t mask, std::uint64_t value, const Place& where);
   void* shared(const void* name, std::size_t bytes, std::size_t alignment);
   void* dynamic_shared() const { return dynamic_.data.get(); }
 
@@ -120,7 +118,7 @@ class Block {
   std::vector<Warp> warps_;
   std::size_t current_ = 0;
 
-  std::source_location barrier_place_;
+  Place barrier_place_;
   std::size_t at_barrier_ = 0;
   bool barrier_or_[2] = {};  ///< of this phase and the one before
   unsigned phase_ = 0;
@@ -237,7 +235,7 @@ void Block::wait(State state) {
   if (error_) throw Abandoned{};
 }
 
-bool Block::barrier(bool predicate, const std::source_location& where) {
+bool Block::barrier(bool predicate, const Place& where) {
   if (at_barrier_ == 0) {
     barrier_place_ = where;
   } else if (!same_place(barrier_place_, where)) {
@@ -250,8 +248,7 @@ bool Block::barrier(bool predicate, const std::source_location& where) {
   return barrier_or_[phase % 2];
 }
 
-const std::uint64_t* Block::exchange(std::uint32_t mask, std::uint64_t value,
-                                     const std::source_location& where) {
+const std::uint64_t* Block::exchange(std::uint32_t mask, std::uint64_t value, const Place& where) {
   Warp& warp = warps_[current_ / kWarpSize];
   const std::uint32_t me = std::uint32_t{1} << lane();
   if ((mask & me) == 0) fail("a lane is not in its own mask at " + describe(where));
@@ -309,12 +306,11 @@ Index3 block_size() { return running->launch().block; }
 Index3 grid_size() { return running->launch().grid; }
 unsigned lane_index() { return running->lane(); }
 
-bool block_barrier(bool predicate, const std::source_location& where) {
+bool block_barrier(bool predicate, const Place& where) {
   return running->barrier(predicate, where);
 }
 
-const std::uint64_t* exchange(std::uint32_t mask, std::uint64_t value,
-                              const std::source_location& where) {
+const std::uint64_t* exchange(std::uint32_t mask, std::uint64_t value, const Place& where) {
   return running->exchange(mask, value, where);
 }
 

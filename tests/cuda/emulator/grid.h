@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <source_location>
 #include <string>
 
 // A GPU's grid of threads on one host thread, for tests. Blocks run one after the other; the
@@ -26,6 +25,16 @@ struct Launch {
   std::size_t dynamic_shared = 0;  ///< bytes
 };
 
+/// A line of the source. As a default argument, `Place::here()` is where the function is called.
+struct Place {
+  const char* file = "";
+  int line = 0;
+
+  static Place here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
 /// Runs `body` once a thread of the grid. Throws Error naming kernel and block if threads of a
 /// block wait for each other in vain; what `body` throws passes through.
 void run(const Launch& launch, const std::function<void()>& body);
@@ -42,12 +51,11 @@ Index3 grid_size();
 
 /// Waits for all threads of the block that have not returned; whether any of them gave true.
 /// Threads that wait in different places of the kernel are an error.
-bool block_barrier(bool predicate, const std::source_location& where);
+bool block_barrier(bool predicate, const Place& where);
 
 /// Waits for the lanes of `mask`, this one among them; the values that they gave, by lane. One
 /// collective a warp at a time: lanes that come with another mask or in another place are an error.
-const std::uint64_t* exchange(std::uint32_t mask, std::uint64_t value,
-                              const std::source_location& where);
+const std::uint64_t* exchange(std::uint32_t mask, std::uint64_t value, const Place& where);
 unsigned lane_index();
 
 /// Starts a copy of 16 bytes to shared memory, which holds garbage until it is waited for.

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <source_location>
 #include <type_traits>
 
 #include "cuda/emulator/grid.h"
@@ -39,16 +38,15 @@ struct __attribute__((may_alias, aligned(16))) uint4 {
   unsigned x, y, z, w;
 };
 
-using SourcePlace = std::source_location;
+using quest::emulator::Place;
 
-inline void __syncthreads(const SourcePlace& where = SourcePlace::current()) {
+inline void __syncthreads(const Place& where = Place::here()) {
   quest::emulator::block_barrier(false, where);
 }
-inline int __syncthreads_or(int predicate, const SourcePlace& where = SourcePlace::current()) {
+inline int __syncthreads_or(int predicate, const Place& where = Place::here()) {
   return quest::emulator::block_barrier(predicate != 0, where) ? 1 : 0;
 }
-inline void __syncwarp(std::uint32_t mask = ~0U,
-                       const SourcePlace& where = SourcePlace::current()) {
+inline void __syncwarp(std::uint32_t mask = ~0U, const Place& where = Place::here()) {
   quest::emulator::exchange(mask, 0, where);
 }
 
@@ -71,7 +69,7 @@ T from_bits(std::uint64_t bits) {
 
 /// The value of lane `source`; of this lane where `source` is outside the warp or the mask.
 template <class T>
-T shuffle(std::uint32_t mask, T value, unsigned source, const SourcePlace& where) {
+T shuffle(std::uint32_t mask, T value, unsigned source, const Place& where) {
   const std::uint64_t* values = exchange(mask, to_bits(value), where);
   if (source >= 32 || (mask >> source & 1) == 0) return value;
   return from_bits<T>(values[source]);
@@ -80,23 +78,20 @@ T shuffle(std::uint32_t mask, T value, unsigned source, const SourcePlace& where
 }  // namespace quest::emulator
 
 template <class T>
-T __shfl_sync(std::uint32_t mask, T value, int lane,
-              const SourcePlace& where = SourcePlace::current()) {
+T __shfl_sync(std::uint32_t mask, T value, int lane, const Place& where = Place::here()) {
   return quest::emulator::shuffle(mask, value, static_cast<unsigned>(lane) % 32, where);
 }
 template <class T>
-T __shfl_xor_sync(std::uint32_t mask, T value, int lane_mask,
-                  const SourcePlace& where = SourcePlace::current()) {
+T __shfl_xor_sync(std::uint32_t mask, T value, int lane_mask, const Place& where = Place::here()) {
   return quest::emulator::shuffle(
       mask, value, quest::emulator::lane_index() ^ static_cast<unsigned>(lane_mask), where);
 }
 template <class T>
-T __shfl_up_sync(std::uint32_t mask, T value, unsigned delta,
-                 const SourcePlace& where = SourcePlace::current()) {
+T __shfl_up_sync(std::uint32_t mask, T value, unsigned delta, const Place& where = Place::here()) {
   return quest::emulator::shuffle(mask, value, quest::emulator::lane_index() - delta, where);
 }
 inline std::uint32_t __ballot_sync(std::uint32_t mask, int predicate,
-                                   const SourcePlace& where = SourcePlace::current()) {
+                                   const Place& where = Place::here()) {
   const std::uint64_t* values = quest::emulator::exchange(mask, predicate != 0 ? 1 : 0, where);
   std::uint32_t votes = 0;
   for (unsigned lane = 0; lane < 32; ++lane) {
