@@ -6,9 +6,10 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #else
-// The same names without effect.
+// The same names without effect. NOLINTBEGIN(bugprone-reserved-identifier)
 static inline void __sanitizer_start_switch_fiber(void**, const void*, std::size_t) {}
 static inline void __sanitizer_finish_switch_fiber(void*, const void**, std::size_t*) {}
+// NOLINTEND(bugprone-reserved-identifier)
 #endif
 
 namespace quest::emulator {

@@ -16,6 +16,7 @@ __device__ inline void copy_elements(T* to, const T* from, std::int64_t count) {
 }
 
 /// Copies keys, values and summary of one page, one block a KV head: the cache's copy on write.
+// Included once a program, like all kernels. NOLINTNEXTLINE(misc-definitions-in-headers)
 __global__ void __launch_bounds__(kCopyThreads) copy_page(LayerArgs args) {
   const PoolShape& shape = args.shape;
   const LayerPool& pool = args.pool;

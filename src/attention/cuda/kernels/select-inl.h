@@ -269,6 +269,7 @@ __device__ inline void select_list(const LayerArgs& args, const Row& row, std::i
 }
 
 /// One block a (row, KV head).
+// Included once a program, like all kernels. NOLINTNEXTLINE(misc-definitions-in-headers)
 __global__ void __launch_bounds__(kSelectThreads) select(LayerArgs args) {
   QUEST_SHARED(SelectShared, shared);
   const std::int32_t heads = args.shape.num_kv_heads;

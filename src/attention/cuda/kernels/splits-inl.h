@@ -27,6 +27,7 @@ struct SplitsShared {
 /// Cuts the lists into splits of at most so many pages each that there are no more than
 /// `most_splits` beyond one a list: equal work for every block, however ragged the batch. One
 /// block.
+// Included once a program, like all kernels. NOLINTNEXTLINE(misc-definitions-in-headers)
 __global__ void __launch_bounds__(kSplitsThreads) plan_splits(LayerArgs args) {
   QUEST_SHARED(SplitsShared, shared);
   const std::int32_t lists = args.counts->rows * args.shape.num_kv_heads;
