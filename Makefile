@@ -4,12 +4,13 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: help setup build demo test install format tidy clean
+.PHONY: help setup build demo test cuda-all install format tidy clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo              set up, build, answer from a long text: full attention against Quest'
 	@echo 'make test              set up, build, run every test, also under the sanitizers'
+	@echo 'make cuda-all          compile the GPU code for every architecture (needs the CUDA toolkit, no GPU)'
 	@echo 'make build             set up and build $(BUILD)/cli/quest'
 	@echo 'make install PREFIX=…  install program, library and model (default: $(PREFIX))'
 	@echo 'make format            lay out the sources with clang-format'
@@ -27,6 +28,9 @@ demo: build
 
 test: setup
 	@scripts/test.sh
+
+cuda-all:
+	@scripts/compile_cuda.sh 80 86 89 90 100 120 ptx
 
 # Only what is built is installed, so that `sudo make install` compiles nothing as root.
 install:

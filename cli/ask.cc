@@ -77,6 +77,7 @@ void add_ask_command(CLI::App& app, int& status) {
   command->add_flag("--chat", options->chat,
                     "Put document and question into the model's chat template");
   add_model_options(*command, options->common);
+  add_device_option(*command, options->common);
   add_cache_options(*command, options->common);
   add_policy_options(*command, options->common);
   add_sampling_options(*command, options->common);

@@ -137,6 +137,7 @@ void add_chat_command(CLI::App& app, int& status) {
   command->add_option("-n,--tokens", options->max_tokens, "Tokens of one answer at most")
       ->capture_default_str();
   add_model_options(*command, options->common);
+  add_device_option(*command, options->common);
   add_cache_options(*command, options->common);
   add_policy_options(*command, options->common);
   add_sampling_options(*command, options->common);

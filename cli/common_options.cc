@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "budget_profile.h"
+#include "quest/cuda.h"
 #include "quest/error.h"
 
 namespace quest::cli {
@@ -35,6 +36,18 @@ SummaryType checked_summary_type(const std::string& text) {
   const std::optional<SummaryType> type = parse_summary_type(text);
   if (!type) throw InvalidArgument("--summary " + quoted(text) + " is unknown; use plain or q8");
   return *type;
+}
+
+/// Empty for the CPU. Throws if the GPU is not there to be used.
+AttentionFactory checked_device(const std::string& text) {
+  if (text == "cpu") return {};
+  if (text != "cuda") {
+    throw InvalidArgument("--device " + quoted(text) + " is unknown; use cpu or cuda");
+  }
+  require_cuda();
+  return [](KvCache& cache, const SelectionPolicy& policy) {
+    return make_cuda_backend(cache, policy);
+  };
 }
 
 GroupMode checked_group_mode(const std::string& text) {
@@ -196,6 +209,12 @@ void add_storage_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--chunk", options.chunk, "Tokens of one prefill step")->capture_default_str();
 }
 
+void add_device_option(CLI::App& app, CommonOptions& options) {
+  app.add_option("--device", options.device,
+                 "Where the KV cache and attention are: cpu, or cuda for an NVIDIA GPU")
+      ->capture_default_str();
+}
+
 void add_cache_options(CLI::App& app, CommonOptions& options) {
   app.add_option("-c,--context", options.context,
                  "Tokens that prompt and answer may take; 0: what the model was trained for")
@@ -267,6 +286,7 @@ EngineOptions engine_options(const CommonOptions& options) {
   engine.kv_type = checked_kv_type(options.kv);
   if (options.summary) engine.summary_type = checked_summary_type(*options.summary);
   engine.policy = checked_policy(options, engine);
+  engine.attention = checked_device(options.device);
   check_sampling(options.sampling);
   return engine;
 }

@@ -24,6 +24,8 @@ struct CommonOptions {
   bool verbose = false;
   std::string output;  ///< empty: standard output
 
+  std::string device = "cpu";  ///< where the KV cache and attention are: cpu or cuda
+
   std::int64_t context = 0;  ///< 0: what the model was trained for
   bool long_context = false;
   std::optional<std::int32_t> page_size;
@@ -55,6 +57,8 @@ void add_storage_options(CLI::App& app, CommonOptions& options);
 void add_page_size_option(CLI::App& app, CommonOptions& options);
 /// --summary.
 void add_summary_option(CLI::App& app, CommonOptions& options);
+/// --device.
+void add_device_option(CLI::App& app, CommonOptions& options);
 /// -c and the storage options.
 void add_cache_options(CLI::App& app, CommonOptions& options);
 /// --profile, --sinks, --window, --dense-layers, --gqa, --beta, --crossover, --paper.

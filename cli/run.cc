@@ -69,6 +69,7 @@ void add_run_command(CLI::App& app, int& status) {
   command->add_option("--stop", options->stop, "Stop before this text; may be repeated");
   command->add_flag("--chat", options->chat, "Put the prompt into the model's chat template");
   add_model_options(*command, options->common);
+  add_device_option(*command, options->common);
   add_cache_options(*command, options->common);
   add_policy_options(*command, options->common);
   add_sampling_options(*command, options->common);

@@ -22,7 +22,7 @@ BUILD_TOOLS="scikit-build-core==1.1.2" # the build of llama-cpp-python asks for 
 PACKAGES=(
   ca-certificates g++ make cmake ninja-build ccache git python3 python3-venv
   libhwy-dev libcli11-dev nlohmann-json3-dev
-  libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
+  libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev libboost-context-dev
   clang-format clang-tidy
 )
 

@@ -10,6 +10,8 @@
 
 namespace quest {
 
+class PageListener;
+
 /// Names one sequence in a `KvCache`. Ids are never reused within one cache.
 using SequenceId = std::int64_t;
 
@@ -79,6 +81,10 @@ class KvCache {
   /// The sequence's page table: physical page of each logical page, ceil(length / page_size)
   /// entries, valid until the sequence changes.
   std::span<const std::int32_t> pages(SequenceId sequence) const;
+
+  /// Whom to tell of changed pages from now on; null for nobody. Not owned. Throws InvalidArgument
+  /// if there is a listener already.
+  void listen(PageListener* listener);
 
   std::int64_t free_pages() const;
   std::int32_t reference_count(std::int32_t page) const;

@@ -10,7 +10,9 @@
 #include "cache/append.h"
 #include "cache/page_memory.h"
 #include "cache/page_pool.h"
+#include "cache/token_pages.h"
 #include "quest/error.h"
+#include "quest/page_listener.h"
 
 namespace quest {
 
@@ -108,6 +110,7 @@ struct KvCache::State {
   std::int32_t clone(std::int32_t page) {
     const std::int32_t copy = pool.acquire();
     for (std::int32_t i = 0; i < shape.num_layers; ++i) copy_page(layer(i), page, copy);
+    if (listener != nullptr) listener->copied(page, copy);
     return copy;
   }
 
@@ -120,6 +123,8 @@ struct KvCache::State {
         fold_tokens(kv, head, sequence.pages, start, sequence.length - start);
       }
     }
+    if (listener == nullptr) return;
+    listener->cut(sequence.pages.back(), static_cast<std::int32_t>(sequence.length - start));
   }
 
   [[noreturn]] void out_of_pages(std::uint64_t needed) const {
@@ -156,6 +161,7 @@ struct KvCache::State {
   PagePool pool;
   std::unordered_map<SequenceId, Sequence> sequences;
   SequenceId next_id = 1;
+  PageListener* listener = nullptr;
 };
 
 KvCache::KvCache(const CacheShape& shape) {
@@ -290,6 +296,12 @@ void KvCache::append(std::int32_t layer, std::int32_t kv_head, SequenceId id, st
   state_->check_tokens(layer, kv_head, sequence, position, count);
   store_tokens(state_->layer(layer), kv_head, sequence.pages, position, count, k, k_stride, v,
                v_stride);
+  if (state_->listener == nullptr) return;
+  for_each_page(state_->shape.page_size, sequence.pages, position, count,
+                [&](std::int32_t page, std::int64_t slot, std::int64_t slots, std::int64_t) {
+                  state_->listener->stored(page, static_cast<std::int32_t>(slot),
+                                           static_cast<std::int32_t>(slots));
+                });
 }
 
 void KvCache::summarise(std::int32_t layer, std::int32_t kv_head, SequenceId id,
@@ -305,6 +317,13 @@ std::int64_t KvCache::length(SequenceId sequence) const { return state_->find(se
 
 std::span<const std::int32_t> KvCache::pages(SequenceId sequence) const {
   return state_->find(sequence).pages;
+}
+
+void KvCache::listen(PageListener* listener) {
+  if (listener != nullptr && state_->listener != nullptr) {
+    throw InvalidArgument("KV cache: another backend keeps a copy of its pages already");
+  }
+  state_->listener = listener;
 }
 
 std::int64_t KvCache::free_pages() const { return state_->pool.free_pages(); }

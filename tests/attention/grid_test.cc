@@ -2,109 +2,13 @@
 // The CPU backend against the reference over a sampled grid of shapes, policies and batches.
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include "attention/cpu/amx.h"
-#include "attention/cpu_harness.h"
+#include "attention/grid_case.h"
 
 namespace quest::test {
 namespace {
 
-constexpr double kTolerance = 2e-5;
-
-struct GridCase {
-  CacheShape shape;
-  std::int32_t group = 1;
-  SelectionPolicy policy;
-  std::vector<Request> requests;
-  int threads = 1;
-  int steps = 1;
-  Values values = Values::kUniform;
-  std::uint32_t seed = 1;
-  double tolerance = kTolerance;
-
-  std::string describe() const {
-    std::ostringstream text;
-    text << "page_size " << shape.page_size << " head_dim " << shape.head_dim << " kv_heads "
-         << shape.num_kv_heads << " group " << group << " type " << name_of(shape.type)
-         << " summary " << name_of(shape.summary_type) << " mode " << name_of(policy.group_mode)
-         << " dense " << policy.dense << " certificate " << to_string(policy.certificate)
-         << " budget " << policy.budget << " threads " << threads << " seed " << seed
-         << " requests";
-    for (const Request& r : requests) {
-      text << ' ' << r.history << '+' << r.rows << (r.sparse ? "s" : "d");
-    }
-    return text.str();
-  }
-};
-
-struct Tally {
-  int lists = 0;
-  int different = 0;
-};
-
-/// Compares one layer; rows whose page lists differ are counted, and their outputs left alone.
-void compare_layer(const Side& got, const Side& want, std::size_t layer, const GridCase& grid,
-                   Tally& tally) {
-  const CacheShape& shape = got.cache.shape();
-  const std::int32_t group = grid.group;
-  const SelectedPages& a = got.selections[layer];
-  const SelectedPages& b = want.selections[layer];
-  ASSERT_EQ(a.indptr.size(), b.indptr.size());
-  for (std::size_t list = 0; list + 1 < a.indptr.size(); ++list) {
-    ++tally.lists;
-    const bool same =
-        std::equal(a.pages.begin() + a.indptr[list], a.pages.begin() + a.indptr[list + 1],
-                   b.pages.begin() + b.indptr[list], b.pages.begin() + b.indptr[list + 1]);
-    if (!same) {
-      ++tally.different;
-      continue;
-    }
-    for (std::int32_t h = 0; h < group; ++h) {
-      const std::size_t offset =
-          (list * static_cast<std::size_t>(group) + static_cast<std::size_t>(h)) *
-          static_cast<std::size_t>(shape.head_dim);
-      const double error = relative_error(got.outputs[layer].data() + offset,
-                                          want.outputs[layer].data() + offset, shape.head_dim);
-      ASSERT_LE(error, grid.tolerance) << "layer " << layer << " list " << list << " head " << h;
-    }
-  }
-}
-
-void check(const GridCase& grid, Tally& tally) {
-  SCOPED_TRACE(grid.describe());
-  Side cpu(grid.shape, grid.group, grid.policy, make_cpu_backend, grid.threads, grid.values);
-  Side reference(grid.shape, grid.group, grid.policy, make_reference_backend, 1, grid.values);
-  for (std::size_t i = 0; i < grid.requests.size(); ++i) {
-    const auto seed = grid.seed + 1000 * static_cast<std::uint32_t>(i);
-    cpu.add(grid.requests[i], seed);
-    reference.add(grid.requests[i], seed);
-  }
-  for (int step = 0; step < grid.steps; ++step) {
-    const auto seed = grid.seed + 77777 * static_cast<std::uint32_t>(step + 1);
-    cpu.step(seed);
-    reference.step(seed);
-    const int different = tally.different;
-    for (std::size_t layer = 0; layer < cpu.outputs.size(); ++layer) {
-      compare_layer(cpu, reference, layer, grid, tally);
-      if (testing::Test::HasFatalFailure()) return;
-    }
-    // Unions of different lists may differ in size.
-    if (tally.different == different) {
-      EXPECT_TRUE(equal_counts(cpu.backend->counters(), reference.backend->counters()));
-    }
-  }
-}
-
-SelectionPolicy policy_of(GroupMode mode, std::int64_t budget) {
-  SelectionPolicy policy;
-  policy.group_mode = mode;
-  policy.budget = budget;
-  policy.dense_layers = 0;
-  policy.sinks = 4;
-  policy.window = 12;
-  return policy;
-}
+void check(const GridCase& grid, Tally& tally) { check(grid, make_cpu_backend, tally); }
 
 constexpr std::int32_t kPageSizes[] = {8, 16, 32, 64};
 constexpr std::int32_t kHeadDims[] = {64, 80, 96, 128, 256};
@@ -115,11 +19,6 @@ constexpr KvType kPlainTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16};
 constexpr SummaryType kSummaries[] = {SummaryType::kPlain, SummaryType::kQ8};
 constexpr GroupMode kModes[] = {GroupMode::kPerHead, GroupMode::kGroupMax, GroupMode::kGroupMean,
                                 GroupMode::kGroupSoftmax, GroupMode::kQuota};
-
-template <class T, std::size_t N>
-T pick(const T (&from)[N], std::mt19937& random) {
-  return from[random() % N];
-}
 
 /// Every page size, head size, type and tail length; dense and sparse single rows.
 TEST(Grid, Decode_MatchesReferenceForEveryShapeAndTail) {

@@ -65,9 +65,9 @@ TEST_F(Quality, PerplexityStaysWithinOnePercentAtAQuarterOfTheBytes) {
 }
 
 TEST_F(Quality, PassKeysAreFoundAsFullAttentionFindsThem) {
-  const ProgramResult result =
-      run_program({"eval", "passkey", "--haystack", novella().string(), "--length", "4000", "--depth",
-                   "0.1,0.5,0.9", "--place", "middle", "--variant", "plain", "--seeds", "1", "--json"});
+  const ProgramResult result = run_program(
+      {"eval", "passkey", "--haystack", novella().string(), "--length", "4000", "--depth",
+       "0.1,0.5,0.9", "--place", "middle", "--variant", "plain", "--seeds", "1", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   const Json json = parse_object(result.out);
   EXPECT_EQ(json.at("policy").at("calibrated"), true);

@@ -9,6 +9,8 @@
 
 #include "cli/packaged_model.h"
 #include "cli/program.h"
+#include "quest/cuda.h"
+#include "quest/error.h"
 
 namespace quest::testing {
 namespace {
@@ -53,6 +55,18 @@ TEST(Usage, KvTypeNamesTheAvailableOnes) {
 
 TEST(Usage, SummaryTypeNamesTheAvailableOnes) {
   expect_refusal({"run", "-p", "x", "--summary", "q4"}, 2, {"--summary", "q4", "plain or q8"});
+}
+
+TEST(Usage, DeviceThatIsNotThereIsRefusedBeforeAnythingIsRead) {
+  expect_refusal({"run", "-p", "x", "--device", "tpu"}, 2, {"--device 'tpu'", "cpu or cuda"});
+  try {
+    require_cuda();
+  } catch (const Error&) {
+    // Without GPU support, or without a GPU: which of the two, the program says.
+    for (const char* command : {"run", "chat"}) {
+      expect_refusal({command, "-m", "no.gguf", "--device", "cuda"}, 1, {"CUDA: "});
+    }
+  }
 }
 
 TEST(Usage, CrossoverBelowOneIsRefused) {

@@ -1,0 +1,65 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+// quest-gpu-check: what the tests cannot check without a GPU. Correctness of the kernels, a
+// captured step, then times. One JSON object on standard output or in a file.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "build_info.h"
+#include "gpu_check/correctness.h"
+#include "gpu_check/gpu.h"
+#include "gpu_check/tables.h"
+#include "quest/cuda.h"
+#include "quest/error.h"
+
+namespace {
+
+struct Options {
+  int device = 0;
+  bool quick = false;
+  double seconds = 150;  ///< of the tables
+  std::string output;
+};
+
+int run(const Options& options) {
+  quest::require_cuda();
+  nlohmann::json json{{"version", QUEST_VERSION},
+                      {"commit", QUEST_COMMIT},
+                      {"compiler", QUEST_COMPILER},
+                      {"gpu", quest::gpu_check::device_name(options.device)},
+                      {"driver", quest::gpu_check::driver_version()}};
+  json["correctness"] = quest::gpu_check::check_correctness(options.device, options.quick);
+  json["graph"] = quest::gpu_check::check_graph(options.device);
+  json["tables"] = quest::gpu_check::measure_tables(options.device, options.quick, options.seconds);
+  const std::string text = json.dump(2) + "\n";
+  if (options.output.empty()) {
+    std::fputs(text.c_str(), stdout);
+  } else {
+    std::ofstream file(options.output);
+    file << text;
+    if (!file.flush()) throw quest::FileError("cannot write '" + options.output + "'");
+  }
+  const int failed = json["correctness"]["failed"].get<int>() + json["graph"]["failed"].get<int>();
+  std::fprintf(stderr, "quest-gpu-check: %d failed of %d cases and %d replays\n", failed,
+               json["correctness"]["cases"].get<int>(), json["graph"]["replays"].get<int>());
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Checks the CUDA backend of Quest on a GPU and measures it");
+  app.add_option("--device", options.device, "Index of the GPU")->capture_default_str();
+  app.add_flag("--quick", options.quick, "A few small shapes, for compute-sanitizer");
+  app.add_option("--seconds", options.seconds, "Time for the tables")->capture_default_str();
+  app.add_option("-o,--output", options.output, "Write the JSON to this file");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "quest-gpu-check: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,145 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "quest/policy.h"
+
+// Plain data that the host hands to kernels. Pointers are device pointers.
+namespace quest::cuda {
+
+/// How the pool is laid out; the same in all layers.
+struct PoolShape {
+  std::int32_t num_kv_heads = 0;
+  std::int32_t head_dim = 0;    ///< 64, 128 or 256
+  std::int32_t page_shift = 0;  ///< page_size = 1 << page_shift
+  std::int64_t num_pages = 0;
+  bool bf16 = false;          ///< keys, values and plain summaries are bf16, else f16
+  bool q8_summaries = false;  ///< summaries are 8-bit integers with f16 scales
+
+  constexpr std::int32_t page_size() const { return 1 << page_shift; }
+};
+
+/// One layer of the paged cache in device memory. Keys lie by token, unlike on CPUs: kernels bring
+/// pages to shared memory in pieces of 16 bytes and turn them there (docs/cuda.md).
+struct LayerPool {
+  std::uint16_t* k = nullptr;               ///< [num_pages, num_kv_heads, page_size, head_dim]
+  std::uint16_t* v = nullptr;               ///< the same
+  std::uint16_t* summaries = nullptr;       ///< plain: [num_kv_heads, num_pages, 2, head_dim]
+  std::int8_t* q8_summaries = nullptr;      ///< q8: the same shape
+  std::uint16_t* summary_scales = nullptr;  ///< q8: [num_kv_heads, num_pages, head_dim / 32], f16
+};
+
+/// One query row: what it sees is fixed by its position alone.
+struct Row {
+  std::int32_t table = 0;        ///< where the request's page table begins
+  std::int32_t num_pages = 0;    ///< pages that the row sees, its own included
+  std::int32_t tail_tokens = 0;  ///< tokens that it sees of its own page, the last of these
+  std::int32_t sparse = 0;       ///< 1: may leave pages out
+  std::int32_t in_tile = 0;      ///< 1: one of several rows of a request, see `Tile`
+};
+
+/// A page that a step writes to.
+struct TouchedPage {
+  std::int32_t page = 0;
+  std::int32_t tokens = 0;  ///< valid tokens once the step's own are stored
+};
+
+/// Consecutive rows of one request that the prefill kernel serves together where they read
+/// everything.
+struct Tile {
+  std::int32_t first_row = 0;
+  std::int32_t rows = 0;
+};
+
+struct StepCounts {
+  std::int32_t rows = 0;
+  std::int32_t touched = 0;
+  std::int32_t tiles = 0;
+};
+
+/// How many pages a KV head of a layer may read.
+struct HeadBudget {
+  std::int32_t pages = 0;      ///< that a list selects, forced ones included
+  std::int32_t crossover = 0;  ///< a row that sees at most so many pages reads them all
+};
+
+/// What kernels report about a step, read back at its end.
+struct StepReport {
+  unsigned long long nan_place = 0;   ///< least (layer, row, KV head) of a NaN score; kNoNan: none
+  unsigned long long pages_read = 0;  ///< by selected lists
+  unsigned long long sparse_lists = 0;  ///< selected lists that left pages out
+
+  static constexpr unsigned long long kNoNan = ~0ULL;
+};
+
+/// Everything that the kernels of one layer of one step need.
+struct LayerArgs {
+  PoolShape shape;
+  LayerPool pool;
+  std::int32_t layer = 0;
+  std::int32_t group = 1;  ///< query heads of one KV head
+  float scale = 1;
+
+  // Rows of heads, float; strides count floats between rows.
+  const float* q = nullptr;      ///< [rows, num_kv_heads * group, head_dim]
+  const float* k = nullptr;      ///< [rows, num_kv_heads, head_dim]
+  const float* v = nullptr;      ///< [rows, num_kv_heads, head_dim]
+  float* out = nullptr;          ///< [rows, num_kv_heads * group, head_dim]
+  float* log_sum_exp = nullptr;  ///< [rows, num_kv_heads * group], or null
+  std::int64_t q_stride = 0;
+  std::int64_t k_stride = 0;
+  std::int64_t v_stride = 0;
+  std::int64_t out_stride = 0;
+
+  // The step.
+  const StepCounts* counts = nullptr;
+  const Row* rows = nullptr;
+  const TouchedPage* touched = nullptr;
+  const Tile* tiles = nullptr;
+  const std::int32_t* table = nullptr;  ///< physical pages of all requests
+  /// [rows + 1] parts of kScorePart pages of the rows before, sparse rows alone.
+  const std::int32_t* part_indptr = nullptr;
+
+  // The policy.
+  const HeadBudget* budgets = nullptr;  ///< [num_kv_heads] of this layer
+  GroupMode mode = GroupMode::kGroupMean;
+  float beta = 1;
+  std::int32_t sinks = 0;
+  std::int32_t window = 0;
+
+  // Work space.
+  /// Scores of rows [first_scored, end_scored): [row, KV head, score_rows, scores_stride].
+  float* scores = nullptr;
+  std::int64_t scores_stride = 0;
+  std::int32_t score_rows = 1;
+  std::int32_t first_scored = 0;
+  std::int32_t end_scored = 0;
+  std::int32_t* lists = nullptr;  ///< [rows, num_kv_heads, list_stride] selected logical pages
+  std::int64_t list_stride = 0;
+  std::int32_t* list_count = nullptr;    ///< [rows, num_kv_heads]
+  std::int32_t* split_indptr = nullptr;  ///< [rows * num_kv_heads + 1] splits of the lists before
+  std::int32_t* split_pages = nullptr;   ///< [1] pages of one split
+  std::int32_t most_splits = 0;          ///< beyond one a list
+  std::int32_t least_split_pages = 1;
+  float* partial_o = nullptr;    ///< [splits, group, head_dim]
+  float* partial_max = nullptr;  ///< [splits, group]
+  float* partial_sum = nullptr;  ///< [splits, group]
+  StepReport* report = nullptr;
+
+  // Of copy_page alone: physical pages.
+  std::int32_t copy_from = 0;
+  std::int32_t copy_to = 0;
+};
+
+/// Pages that one block scores at a time.
+inline constexpr std::int32_t kScorePart = 64;
+/// Most query heads of one KV head.
+inline constexpr std::int32_t kMaxGroup = 16;
+/// Most pages that a row may choose from: what the marks of the select kernel have room for.
+inline constexpr std::int32_t kMaxScoredPages = 65536;
+/// Rows of heads (positions times query heads of the group) that share one pass of the prefill
+/// kernel over keys and values.
+inline constexpr std::int32_t kTileHeads = 16;
+
+}  // namespace quest::cuda

@@ -1,0 +1,82 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stdexcept>
+
+#include "attention/cuda/device.h"
+#include "attention/cuda/kernels/append-inl.h"
+#include "attention/cuda/kernels/attend-inl.h"
+#include "attention/cuda/kernels/pages-inl.h"
+#include "attention/cuda/kernels/prefill-inl.h"
+#include "attention/cuda/kernels/score-inl.h"
+#include "attention/cuda/kernels/select-inl.h"
+#include "attention/cuda/kernels/splits-inl.h"
+
+// Which instance of which kernel runs, with how many threads and how much shared memory. The one
+// list of instances, for nvcc and for the emulator alike. After a platform header.
+
+namespace quest::cuda {
+
+/// Host side of a launch: calls `launch(kernel, threads, dynamic shared bytes)`, where `kernel` is
+/// a
+/// __global__ function of LayerArgs.
+template <class Element, int D, class Launch>
+void launch_attend(const LayerArgs& args, const Launch& launch) {
+  const auto with = [&]<int Heads>() {
+    launch(attend<Element, D, Heads>, kAttendThreads, sizeof(AttendShared<D, Heads>));
+  };
+  // Fewer query heads than an instance has room for cost registers, not time.
+  if (args.group == 1) return with.template operator()<1>();
+  if (args.group <= 4) return with.template operator()<4>();
+  if (args.group <= 8) return with.template operator()<8>();
+  with.template operator()<kMaxGroup>();
+}
+
+template <class Element, int D, class Launch>
+void launch_of_type(Kernel kernel, const LayerArgs& args, const Launch& launch) {
+  switch (kernel) {
+    case Kernel::kAppend:
+      return launch(append<Element>, kAppendThreads, 0);
+    case Kernel::kSummarise:
+      return launch(summarise<Element>, D, 0);
+    case Kernel::kScore: {
+      const std::size_t shared = args.score_rows * 2 * D * sizeof(float);
+      if (args.shape.q8_summaries) return launch(score<Q8Summary, D>, kScoreThreads, shared);
+      return launch(score<PlainSummary<Element>, D>, kScoreThreads, shared);
+    }
+    case Kernel::kSelect:
+      return launch(select, kSelectThreads, 0);
+    case Kernel::kPlanSplits:
+      return launch(plan_splits, kSplitsThreads, 0);
+    case Kernel::kAttend:
+      return launch_attend<Element, D>(args, launch);
+    case Kernel::kMergeSplits:
+      return launch(merge_splits<D>, D, 0);
+    case Kernel::kPrefill:
+      return launch(prefill<Element, D>, kAttendThreads, sizeof(AttendShared<D, kTileHeads>));
+    case Kernel::kCopyPage:
+      return launch(copy_page, kCopyThreads, 0);
+  }
+}
+
+template <int D, class Launch>
+void launch_of_size(Kernel kernel, const LayerArgs& args, const Launch& launch) {
+  if (args.shape.bf16) return launch_of_type<BF16, D>(kernel, args, launch);
+  launch_of_type<F16, D>(kernel, args, launch);
+}
+
+template <class Launch>
+void launch_kernel(Kernel kernel, const LayerArgs& args, const Launch& launch) {
+  switch (args.shape.head_dim) {
+    case 64:
+      return launch_of_size<64>(kernel, args, launch);
+    case 128:
+      return launch_of_size<128>(kernel, args, launch);
+    case 256:
+      return launch_of_size<256>(kernel, args, launch);
+    default:
+      throw std::logic_error("no CUDA kernels for head_dim " + std::to_string(args.shape.head_dim));
+  }
+}
+
+}  // namespace quest::cuda

@@ -1,0 +1,193 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+// The CUDA backend on an emulated device against the reference over a sampled grid.
+#include <gtest/gtest.h>
+
+#include "attention/grid_case.h"
+#include "cuda/emulated_backend.h"
+
+namespace quest::test {
+namespace {
+
+constexpr std::int32_t kPageSizes[] = {8, 16, 32, 64};
+constexpr std::int32_t kHeadDims[] = {64, 128, 256};
+constexpr std::int32_t kGroups[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16};
+constexpr int kThreads[] = {1, 2};
+constexpr KvType kTypes[] = {KvType::kF16, KvType::kBF16};
+constexpr SummaryType kSummaries[] = {SummaryType::kPlain, SummaryType::kQ8};
+constexpr GroupMode kModes[] = {GroupMode::kPerHead, GroupMode::kGroupMax, GroupMode::kGroupMean};
+constexpr Side::Make kMakes[] = {make_emulated, make_emulated_splitting};
+
+/// Every page size, head size, type and tail length; dense and sparse single rows, a request's
+/// first token, and a request without rows.
+TEST(CudaGrid, Decode_MatchesReferenceForEveryShapeAndTail) {
+  std::mt19937 random(20241130);
+  Tally tally;
+  for (const std::int32_t page_size : kPageSizes) {
+    for (const std::int32_t head_dim : kHeadDims) {
+      for (const KvType type : kTypes) {
+        for (const SummaryType summary : kSummaries) {
+          GridCase grid;
+          grid.group = pick(kGroups, random);
+          grid.policy = policy_of(pick(kModes, random), 3 * page_size);
+          grid.threads = pick(kThreads, random);
+          grid.seed = static_cast<std::uint32_t>(random());
+          const std::int64_t pages = 5 + static_cast<std::int64_t>(random() % 3);
+          for (const std::int64_t tail : {1, page_size - 1, page_size, page_size + 1}) {
+            grid.requests.push_back({pages * page_size + tail - 1, 1, random() % 4 != 0});
+          }
+          grid.requests.push_back({0, 1, true});
+          grid.requests.push_back({pages, 0, true});
+          grid.shape = {
+              1, 2, head_dim, page_size, type, pages_needed(grid.requests, page_size), summary};
+          check(grid, pick(kMakes, random), tally);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+  EXPECT_LE(tally.different * 200, tally.lists) << tally.different << " of " << tally.lists;
+}
+
+/// Integers make scores exact, so lists must be equal, ties and all.
+TEST(CudaGrid, Selection_ListsAreEqualOnExactScores) {
+  std::mt19937 random(8);
+  for (const GroupMode mode : kModes) {
+    for (const std::int32_t group : {1, 2, 4, 8}) {
+      Tally tally;
+      GridCase grid;
+      grid.group = group;
+      const std::int32_t page_size = pick(kPageSizes, random);
+      grid.policy = policy_of(mode, 6 * page_size);
+      grid.policy.beta = group % 2 == 0 ? 1.0F : 0.5F;
+      grid.values = Values::kIntegers;
+      grid.seed = static_cast<std::uint32_t>(random());
+      grid.requests = {{12 * page_size + 3, 1, true}, {20 * page_size - 1, 1, true}};
+      grid.shape = {
+          1, 2, 64, page_size, pick(kTypes, random), pages_needed(grid.requests, page_size)};
+      check(grid, make_emulated, tally);
+      if (HasFatalFailure()) return;
+      EXPECT_EQ(tally.different, 0) << grid.describe();
+    }
+  }
+}
+
+/// All modes with odd groups, several steps and layers, a dense layer among them.
+TEST(CudaGrid, Sparse_SeveralLayersAndStepsMatchReference) {
+  std::mt19937 random(98);
+  Tally tally;
+  for (const GroupMode mode : kModes) {
+    for (const std::int32_t group : {3, 5}) {
+      GridCase grid;
+      grid.group = group;
+      grid.policy = policy_of(mode, 64);
+      grid.policy.dense_layers = 1;
+      grid.seed = static_cast<std::uint32_t>(random());
+      grid.requests = {{150, 1, true}, {62, 1, true}, {300, 1, true}, {3, 1, false}};
+      grid.steps = 3;
+      grid.shape = {3,
+                    2,
+                    64,
+                    16,
+                    KvType::kF16,
+                    pages_needed(grid.requests, 16, grid.steps),
+                    pick(kSummaries, random)};
+      check(grid, pick(kMakes, random), tally);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_LE(tally.different * 200, tally.lists) << tally.different << " of " << tally.lists;
+}
+
+/// Budgets that differ by layer and head, full attention among them.
+TEST(CudaGrid, BudgetTable_EachHeadReadsItsOwn) {
+  Tally tally;
+  GridCase grid;
+  grid.group = 2;
+  grid.policy = policy_of(GroupMode::kGroupMean, 64);
+  grid.policy.budget_table = {32, SelectionPolicy::kDenseBudget, 96, 48, 16, 400};
+  grid.requests = {{200, 1, true}, {350, 2, true}, {90, 1, true}};
+  grid.shape = {2, 3, 64, 16, KvType::kF16, pages_needed(grid.requests, 16)};
+  for (const Side::Make make : kMakes) check(grid, make, tally);
+  EXPECT_EQ(tally.different, 0);
+}
+
+/// Dense rows in one chunk or many, over a history or none, with other requests beside them.
+TEST(CudaGrid, Prefill_MatchesReferenceInAnyChunks) {
+  std::mt19937 random(5);
+  Tally tally;
+  for (const std::int32_t page_size : kPageSizes) {
+    for (const std::int32_t head_dim : kHeadDims) {
+      GridCase grid;
+      grid.group = pick(kGroups, random);
+      grid.policy = policy_of(GroupMode::kGroupMean, 2 * page_size);
+      grid.seed = static_cast<std::uint32_t>(random());
+      grid.requests = {{0, 1 + static_cast<std::int32_t>(random() % 30), false},
+                       {static_cast<std::int64_t>(random() % 70), 19, false},
+                       {page_size * 3 + 1, 1, true},
+                       {17, 2, false}};
+      grid.steps = 2;
+      grid.shape = {1,
+                    static_cast<std::int32_t>(1 + random() % 2),
+                    head_dim,
+                    page_size,
+                    pick(kTypes, random),
+                    pages_needed(grid.requests, page_size, grid.steps),
+                    pick(kSummaries, random)};
+      check(grid, pick(kMakes, random), tally);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+/// More pages than a block holds the places of, and than a part of the score kernel has.
+TEST(CudaGrid, LongRequest_TakesSeveralRunsAndParts) {
+  for (const Side::Make make : kMakes) {
+    Tally tally;
+    GridCase grid;
+    grid.group = 2;
+    grid.policy = policy_of(GroupMode::kGroupMax, 8 * 80);
+    grid.requests = {{8 * 150 + 5, 1, true}, {8 * 140, 1, false}, {8 * 70, 3, false}};
+    grid.shape = {1, 1, 128, 8, KvType::kBF16, pages_needed(grid.requests, 8), SummaryType::kQ8};
+    check(grid, make, tally);
+    EXPECT_EQ(tally.different, 0);
+  }
+}
+
+/// Several rows of one request, each selecting on its own (SPEC S5.5).
+TEST(CudaGrid, SparseRows_EachRowSelectsForItself) {
+  std::mt19937 random(13);
+  Tally tally;
+  for (const GroupMode mode : kModes) {
+    for (const Side::Make make : kMakes) {
+      GridCase grid;
+      grid.group = pick(kGroups, random);
+      grid.policy = policy_of(mode, 48);
+      grid.policy.dense_layers = 1;
+      grid.seed = static_cast<std::uint32_t>(random());
+      grid.requests = {{200, 5, true}, {90, 2, true}, {20, 9, true}, {0, 3, true}};
+      grid.shape = {
+          2, 2, 64, 16, KvType::kF16, pages_needed(grid.requests, 16), pick(kSummaries, random)};
+      check(grid, make, tally);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_LE(tally.different * 200, tally.lists) << tally.different << " of " << tally.lists;
+}
+
+/// Rows on both sides of the crossover in one step and one tile of the prefill kernel.
+TEST(CudaGrid, Crossover_ShortRowsReadEverything) {
+  for (const GroupMode mode : kModes) {
+    Tally tally;
+    GridCase grid;
+    grid.group = 3;
+    grid.policy = policy_of(mode, 64);
+    grid.policy.crossover = 1.75F;  // 7 pages
+    grid.requests = {{111, 1, true}, {112, 1, true}, {100, 30, true}, {40, 1, true}};
+    grid.shape = {1, 2, 64, 16, KvType::kF16, pages_needed(grid.requests, 16)};
+    check(grid, make_emulated, tally);
+    EXPECT_EQ(tally.different, 0) << grid.describe();
+  }
+}
+
+}  // namespace
+}  // namespace quest::test

@@ -1,0 +1,266 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+// A step on an emulated device, whose memory the test can read: what lies in the pool, what a graph
+// would capture, and the log-sum-exp.
+#include "attention/cuda/device_step.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "attention/attention_fixture.h"
+#include "attention/cpu_harness.h"
+#include "cache/page_codec.h"
+#include "cuda/emulator/emulated_device.h"
+#include "cuda/recording_device.h"
+
+namespace quest::test {
+namespace {
+
+/// One step of every layer on device rows, which on the emulator are host memory.
+struct Stepper {
+  Stepper(const CacheShape& shape, const SelectionPolicy& policy, const cuda::Tuning& tuning = {})
+      : cache(shape), device(emulator::make_device()), step(cache, device, tuning) {
+    step.set_policy(policy);
+  }
+
+  Batch batch_of(const std::vector<Request>& requests) {
+    Batch batch;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (sequences.size() <= i) sequences.push_back(cache.create());
+      cache.reserve(sequences[i], requests[i].rows);
+      add_request(batch, cache, sequences[i], requests[i].rows, requests[i].sparse);
+    }
+    return batch;
+  }
+
+  void run(const Batch& batch, LayerData& data) {
+    log_sum_exp.assign(static_cast<std::size_t>(batch.num_rows()) * data.input.num_q_heads, -99.0F);
+    step.begin(batch, data.input.num_q_heads);
+    device.launches.clear();
+    device.copies = 0;
+    step.run(data.input.layer, rows_of(data), data.input.scale);
+  }
+
+  cuda::DeviceRows rows_of(LayerData& data) {
+    cuda::DeviceRows rows;
+    rows.q = data.input.q;
+    rows.k = data.input.k;
+    rows.v = data.input.v;
+    rows.out = data.input.out;
+    rows.log_sum_exp = log_sum_exp.data();
+    rows.q_stride = data.input.q_stride;
+    rows.k_stride = data.input.k_stride;
+    rows.v_stride = data.input.v_stride;
+    rows.out_stride = data.input.out_stride;
+    return rows;
+  }
+
+  KvCache cache;
+  RecordingDevice device;
+  cuda::DeviceStep step;
+  std::vector<SequenceId> sequences;
+  std::vector<float> log_sum_exp;
+};
+
+SelectionPolicy policy_of(std::int64_t budget, GroupMode mode) {
+  SelectionPolicy policy;
+  policy.budget = budget;
+  policy.dense_layers = 0;
+  policy.sinks = 4;
+  policy.window = 12;
+  policy.group_mode = mode;
+  policy.beta = 0.5F;
+  policy.crossover = 1;
+  return policy;
+}
+
+/// Keys, values and summaries of a sequence on the device, bit for bit those of a cache that the
+/// CPU filled with the same tokens; tail pages of every kind.
+TEST(DeviceStep, Pool_HoldsTheBitsOfTheHostsCache) {
+  for (const KvType type : {KvType::kF16, KvType::kBF16}) {
+    for (const SummaryType summary : {SummaryType::kPlain, SummaryType::kQ8}) {
+      const CacheShape shape{1, 2, 64, 8, type, 8, summary};
+      for (const std::int32_t tokens : {1, 7, 8, 9, 30}) {
+        Stepper stepper(shape, policy_of(1024, GroupMode::kGroupMean));
+        LayerData data(shape, 1, 0, tokens, 4, Values::kUniform);
+        data.k[3] = -0.0F;
+        data.k[5] = 1e30F;  // infinite as f16, beyond a scale as bf16
+        data.k[70] = std::nanf("");
+        for (std::size_t i = 0; i < data.k.size(); i += 128) data.k[i + 32] *= 1e-9F;
+        stepper.run(stepper.batch_of({{0, tokens, false}}), data);
+        const cuda::LayerPool pool = stepper.device.launches.at(0).args.pool;
+
+        KvCache host(shape);
+        const SequenceId id = host.create();
+        host.reserve(id, tokens);
+        for (std::int32_t head = 0; head < 2; ++head) {
+          host.append(0, head, id, 0, tokens, data.input.k + head * 64, 128,
+                      data.input.v + head * 64, 128);
+          host.summarise(0, head, id, 0, tokens);
+        }
+        const PagedKv kv = host.layer(0);
+        const auto bits = [](const std::byte* p, std::int64_t i) {
+          std::uint16_t value = 0;
+          std::memcpy(&value, p + 2 * i, 2);
+          return value;
+        };
+        const auto is_nan = [&](std::uint16_t x) {
+          return (x & 0x7FFF) > (type == KvType::kF16 ? 0x7C00 : 0x7F80);
+        };
+        for (std::int32_t t = 0; t < tokens; ++t) {
+          const std::int32_t page = host.pages(id)[static_cast<std::size_t>(t / 8)];
+          for (std::int32_t head = 0; head < 2; ++head) {
+            for (std::int64_t j = 0; j < 64; ++j) {
+              const std::int64_t place = ((page * 2 + head) * 8 + t % 8) * std::int64_t{64} + j;
+              const std::uint16_t key = bits(kv.k_page(page, head), j * 8 + t % 8);
+              ASSERT_TRUE(pool.k[place] == key || (is_nan(key) && is_nan(pool.k[place])))
+                  << "key of token " << t << " channel " << j;
+              ASSERT_EQ(pool.v[place], bits(kv.v_page(page, head), t % 8 * 64 + j));
+            }
+          }
+        }
+        for (const std::int32_t page : host.pages(id)) {
+          for (std::int32_t head = 0; head < 2; ++head) {
+            const std::byte* const want = kv.summary(page, head);
+            const std::int64_t index = head * 8 + page;
+            if (summary == SummaryType::kPlain) {
+              ASSERT_EQ(std::memcmp(pool.summaries + index * 128, want, 256), 0)
+                  << tokens << " tokens, page " << page << " head " << head;
+            } else {
+              ASSERT_EQ(std::memcmp(pool.q8_summaries + index * 128, want, 128), 0)
+                  << tokens << " tokens, page " << page << " head " << head;
+              for (std::int64_t b = 0; b < 2; ++b) {
+                const std::uint16_t scale = bits(want + 128, b);
+                const std::uint16_t got = pool.summary_scales[index * 2 + b];
+                ASSERT_TRUE(got == scale || ((got & 0x7FFF) > 0x7C00 && (scale & 0x7FFF) > 0x7C00));
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+/// log Σ exp of the logits that a row reads, straight from the definition.
+double log_sum_exp_of(const CacheShape& shape, const PagedKv& kv,
+                      std::span<const std::int32_t> table, const std::vector<std::int32_t>& pages,
+                      std::int64_t position, std::int32_t head, const float* q, float scale) {
+  std::vector<float> keys(static_cast<std::size_t>(shape.page_elements()));
+  double sum = 0;
+  for (const std::int32_t p : pages) {
+    decode_keys(shape, kv.k_page(table[static_cast<std::size_t>(p)], head), keys.data());
+    for (std::int64_t slot = 0; slot < shape.page_size; ++slot) {
+      if (p * shape.page_size + slot > position) break;
+      double dot = 0;
+      for (std::int64_t j = 0; j < shape.head_dim; ++j) {
+        dot += double{q[j]} * keys[static_cast<std::size_t>(j * shape.page_size + slot)];
+      }
+      sum += std::exp(scale * dot);
+    }
+  }
+  return std::log(sum);
+}
+
+/// Of whole lists, of lists in splits, and of the prefill kernel (SPEC S5.4).
+TEST(DeviceStep, LogSumExp_IsThatOfTheTokensRead) {
+  for (const std::int32_t most_splits : {1, 64}) {
+    cuda::Tuning tuning;
+    tuning.most_splits = most_splits;
+    tuning.split_tokens = most_splits == 1 ? 1 << 20 : 1;
+    const std::vector<Request> first{{0, 200, false}, {0, 61, false}};
+    const std::vector<Request> second{{0, 1, true}, {0, 4, false}};
+    const CacheShape shape{1, 2, 64, 16, KvType::kF16, 20};
+    Stepper stepper(shape, policy_of(64, GroupMode::kGroupMean), tuning);
+    KvCache host(shape);  // the same tokens, for the definition
+    std::vector<SequenceId> ids{host.create(), host.create()};
+    for (const auto* requests : {&first, &second}) {
+      const Batch batch = stepper.batch_of(*requests);
+      LayerData data(shape, 3, 0, batch.num_rows(), requests == &first ? 1 : 2, Values::kUniform);
+      stepper.run(batch, data);
+      const SelectedPages lists = stepper.step.last_selection();
+      for (std::size_t r = 0; r < 2; ++r) {
+        const std::int32_t rows = (*requests)[r].rows;
+        const std::int64_t before = host.length(ids[r]);
+        host.reserve(ids[r], rows);
+        for (std::int32_t head = 0; head < 2; ++head) {
+          const std::int64_t from = batch.q_indptr[r] * data.input.k_stride + head * 64;
+          host.append(0, head, ids[r], before, rows, data.input.k + from, 128, data.input.v + from,
+                      128);
+        }
+        for (std::int32_t i = 0; i < rows; ++i) {
+          for (std::int32_t h = 0; h < 6; ++h) {
+            const std::int32_t row = batch.q_indptr[r] + i;
+            const auto list = static_cast<std::size_t>(row * 2 + h / 3);
+            const std::vector<std::int32_t> pages(lists.pages.begin() + lists.indptr[list],
+                                                  lists.pages.begin() + lists.indptr[list + 1]);
+            const double want =
+                log_sum_exp_of(shape, host.layer(0), host.pages(ids[r]), pages, before + i, h / 3,
+                               data.input.q + row * data.input.q_stride + h * 64, data.input.scale);
+            EXPECT_NEAR(stepper.log_sum_exp[static_cast<std::size_t>(row * 6 + h)], want, 2e-5)
+                << "row " << row << " head " << h;
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Between `begin` and the end of the layer nothing is copied, and the launches do not depend on
+/// lengths, page tables or scores: recorded once, they do the work of another step.
+TEST(DeviceStep, Launches_RecordedInOneStepServeAnother) {
+  for (const GroupMode mode : {GroupMode::kGroupMean, GroupMode::kPerHead}) {
+    const std::vector<Request> prompts{{0, 70, false}, {0, 100, false}, {0, 5, false}};
+    const std::vector<Request> decode{{0, 1, true}, {0, 1, true}, {0, 1, true}};
+    const CacheShape shape{1, 2, 64, 8, KvType::kF16, 40};
+    Stepper stepper(shape, policy_of(40, mode));
+    Side reference(shape, 2, policy_of(40, mode), make_reference_backend);
+    for (int i = 0; i < 3; ++i) reference.sequences.push_back(reference.cache.create());
+    const auto feed_both = [&](const std::vector<Request>& requests, std::uint32_t seed,
+                               const std::vector<RecordingDevice::Launch>* recorded) {
+      reference.requests = requests;
+      reference.step(seed);
+      const Batch batch = stepper.batch_of(requests);
+      LayerData data(shape, 2, 0, batch.num_rows(), seed, Values::kUniform);
+      if (recorded == nullptr) {
+        stepper.run(batch, data);
+        EXPECT_EQ(stepper.device.copies, 0);
+      } else {
+        // A graph keeps the addresses of the rows.
+        const cuda::LayerArgs& args = recorded->front().args;
+        std::memcpy(const_cast<float*>(args.q), data.q.data(), data.q.size() * sizeof(float));
+        std::memcpy(const_cast<float*>(args.k), data.k.data(), data.k.size() * sizeof(float));
+        std::memcpy(const_cast<float*>(args.v), data.v.data(), data.v.size() * sizeof(float));
+        stepper.step.begin(batch, 4);
+        stepper.device.replay(*recorded);
+        std::memcpy(data.out.data(), args.out, data.out.size() * sizeof(float));
+      }
+      AttentionCounters counters;
+      stepper.step.finish(counters);
+      for (std::size_t i = 0; i < data.out.size(); i += 64) {
+        ASSERT_LE(relative_error(data.out.data() + i, reference.outputs[0].data() + i, 64), 2e-5)
+            << "seed " << seed << " at " << i;
+      }
+    };
+    feed_both(prompts, 1, nullptr);
+    feed_both(decode, 2, nullptr);
+
+    // Recorded by hand, so that the rows stay where they are.
+    reference.requests = decode;
+    reference.step(3);
+    const Batch batch = stepper.batch_of(decode);
+    LayerData data(shape, 2, 0, 3, 3, Values::kUniform);
+    stepper.run(batch, data);
+    const std::vector<RecordingDevice::Launch> recorded = stepper.device.launches;
+    EXPECT_EQ(recorded.size(), 7U);  // append, summarise, score, select, plan, attend, merge
+    AttentionCounters counters;
+    stepper.step.finish(counters);
+    for (std::uint32_t seed = 4; seed < 14; ++seed) {
+      feed_both(decode, seed, &recorded);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quest::test
