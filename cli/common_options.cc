@@ -130,8 +130,8 @@ EngineOptions default_engine(const CommonOptions& options) {
 
 SelectionPolicy checked_policy(const CommonOptions& options, const EngineOptions& engine) {
   const Certificate certificate = checked_certificate(options);
-  SelectionPolicy policy =
-      options.budget ? policy_for_budget(engine, *options.budget) : engine.policy;
+  // Anew also for the profile's own budget: pages may be larger than it was measured with.
+  SelectionPolicy policy = policy_for_budget(engine, options.budget.value_or(engine.policy.budget));
   policy.dense = options.dense;
   policy.sinks = options.sinks.value_or(policy.sinks);
   policy.window = options.window.value_or(policy.window);

@@ -86,7 +86,7 @@ std::int64_t scaled(std::int64_t entry, double factor, std::int32_t page_size) {
   return std::max<std::int64_t>(page_size, std::llround(static_cast<double>(entry) * factor));
 }
 
-/// The table for a budget from those of a calibration, at least one.
+/// The table for a budget from those of a calibration, at least one. No entry is below one page.
 std::vector<std::int64_t> table_for(const std::vector<BudgetTable>& tables, std::int64_t budget,
                                     std::int32_t page_size) {
   const auto above = std::find_if(tables.begin(), tables.end(), [budget](const BudgetTable& table) {
@@ -103,7 +103,8 @@ std::vector<std::int64_t> table_for(const std::vector<BudgetTable>& tables, std:
     const bool dense = a == SelectionPolicy::kDenseBudget || b == SelectionPolicy::kDenseBudget;
     if (distance > 0 && !dense) {
       const double share = static_cast<double>(budget - low.budget) / distance;
-      result.push_back(std::llround(static_cast<double>(a) + share * static_cast<double>(b - a)));
+      const double between = static_cast<double>(a) + share * static_cast<double>(b - a);
+      result.push_back(std::max<std::int64_t>(page_size, std::llround(between)));
       continue;
     }
     const bool lower_is_nearer = budget - low.budget < high.budget - budget;
@@ -196,7 +197,7 @@ void validate(const SelectionPolicy& policy, std::int32_t num_layers, std::int32
   }
   check_ascending(policy.calibrated);
   for (const BudgetTable& table : policy.calibrated) {
-    check_budget_table(table.tokens, num_layers, num_kv_heads, page_size);
+    check_budget_table(table.tokens, num_layers, num_kv_heads, 1);  // `with_budget` rounds up
   }
   check_not_negative("sinks", policy.sinks);
   check_not_negative("window", policy.window);

@@ -254,6 +254,7 @@ TEST_F(Program, DenseReadsEverything) {
 
 TEST_F(Program, InspectReportsShapeAndCache) {
   const auto json = run_json({"inspect", packaged_model(), "-c", "4096"});
+  EXPECT_EQ(json.at("page_size"), 8);  // of the packaged profile
   expect_fields(json, kCommonFields);
   EXPECT_EQ(json.at("architecture"), "llama");
   EXPECT_EQ(json.at("layers"), 30);
@@ -266,7 +267,7 @@ TEST_F(Program, InspectReportsShapeAndCache) {
   // 90 heads: 8-bit minimum and maximum of 64 channels, two scales.
   EXPECT_EQ(json.at("summary"), "q8");
   EXPECT_EQ(json.at("summary_bytes_per_page"), 90 * (2 * 64 + 2 * 2));
-  EXPECT_EQ(json.at("cache_bytes"), per_token * 4096 + 90 * 132 * (4096 / 16));
+  EXPECT_EQ(json.at("cache_bytes"), per_token * 4096 + 90 * 132 * (4096 / 8));
   const ProgramResult text = run_program({"inspect"});
   EXPECT_THAT(text.out, HasSubstr("head_dim"));
 }

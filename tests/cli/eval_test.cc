@@ -25,7 +25,8 @@ TEST(EvalUsage, BadOptionsAreNamed) {
   expect_refusal({"eval"}, 2, {"subcommand is required"});
   expect_refusal({"eval", "ppl"}, 2, {"--text"});
   expect_refusal({"eval", "ppl", "--text", "x", "--budget", "512,"}, 2, {"--budget '512,'"});
-  expect_refusal({"eval", "ppl", "--text", "x", "--budget", "8"}, 2, {"--budget 8", "16"});
+  expect_refusal({"eval", "ppl", "--text", "x", "--budget", "8", "--page-size", "16"}, 2,
+                 {"--budget 8", "16"});
   expect_refusal({"eval", "ppl", "--text", "x", "--tokens", "0"}, 2, {"--tokens 0"});
   expect_refusal({"eval", "passkey", "--variant", "plain,funny"}, 2, {"--variant 'funny'"});
   expect_refusal({"eval", "passkey", "--place", "left"}, 2, {"--place 'left'", "start"});
@@ -311,9 +312,10 @@ TEST_F(Eval, PasskeyInjectsTheEvidenceAndFindsTheFirstLayerThatHitsIt) {
                  {"--inject 0-99", "30 layers", "0-29", "all"});
   const std::string resume = folder_ / "items.jsonl";
   std::vector<std::string> arguments = {
-      "eval",     "passkey", "--length",          "700",   "--depth",  "0.5",
-      "--place",  "end",     "--variant",         "plain", "--budget", "128",
-      "--inject", "all,2-9", "--question-budget", "128",   "--resume", resume};
+      "eval",     "passkey", "--length",  "700",     "--depth",           "0.5",
+      "--place",  "end",     "--variant", "plain",   "--profile",         "none",
+      "--budget", "128",     "--inject",  "all,2-9", "--question-budget", "128",
+      "--resume", resume};
   const ProgramResult table = run_program(arguments);
   ASSERT_EQ(table.status, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("128 inject 0-29"));
@@ -386,7 +388,7 @@ TEST_F(Eval, FidelityWritesASelfContainedReport) {
   const std::string html = folder_ / "report.html";
   const ProgramResult result =
       run_program({"eval", "fidelity", "--text", text(), "--context", "600", "--tokens", "3",
-                   "--budget", "128", "--html", html, "--json"});
+                   "--budget", "128", "--profile", "none", "--html", html, "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   const auto json = parse_object(result.out);
   for (const char* mode : {"teacher_forced", "free_running"}) {

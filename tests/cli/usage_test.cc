@@ -38,7 +38,7 @@ TEST(Usage, ProbeBufferOutOfRangeIsRefusedByEveryBenchmark) {
 }
 
 TEST(Usage, BudgetBelowOnePageIsRefused) {
-  expect_refusal({"run", "-p", "x", "--budget", "0"}, 2, {"--budget 0", "16"});
+  expect_refusal({"run", "-p", "x", "--budget", "0", "--profile", "none"}, 2, {"--budget 0", "16"});
   expect_refusal({"run", "-p", "x", "--budget", "-64"}, 2, {"--budget -64"});
   expect_refusal({"run", "-p", "x", "--budget", "32", "--page-size", "64"}, 2,
                  {"--budget 32", "64"});
@@ -135,7 +135,7 @@ TEST(Usage, PromptNeedsExactlyOneSource) {
 TEST(Usage, BenchRefusesWhatItCannotMeasure) {
   expect_refusal({"bench", "decode", "--context", "32", "--tokens", "32"}, 2, {"--context 32"});
   expect_refusal({"bench", "decode", "--context", "1k"}, 2, {"--context", "1k"});
-  expect_refusal({"bench", "decode", "--budget", "8"}, 2, {"--budget 8"});
+  expect_refusal({"bench", "decode", "--budget", "8", "--page-size", "16"}, 2, {"--budget 8"});
   expect_refusal({"bench", "profile", "--context", "16", "--tokens", "16"}, 2, {"--context 16"});
   expect_refusal({"bench", "profile", "--context", "8,x"}, 2, {"--context", "8,x"});
   expect_refusal({"bench", "profile", "--repeat", "0"}, 2, {"--repeat 0"});

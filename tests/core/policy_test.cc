@@ -189,6 +189,8 @@ TEST(Policy, AnotherBudgetComesFromCalibratedTables) {
   EXPECT_EQ(table(175), (Table{50, 300, kAll, kAll}));  // … 200 is
   EXPECT_EQ(table(50), (Table{25, 75, 50, kAll}));
   EXPECT_EQ(table(10), (Table{16, 16, 16, kAll}));  // no less than a page
+  EXPECT_EQ(policy.with_budget(125, 64).budget_table, (Table{64, 200, 125, kAll}));
+  EXPECT_EQ(policy.with_budget(100, 64).budget_table, (Table{64, 150, 100, kAll}));
   EXPECT_EQ(table(400), (Table{100, 700, kAll, kAll}));
   EXPECT_EQ(policy.with_budget(125, 16).with_budget(200, 16).budget_table, table(200));
 }
