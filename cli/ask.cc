@@ -41,7 +41,7 @@ int ask(const AskOptions& options) {
     throw InvalidArgument("the document '" + options.document +
                           "' is empty; to ask without one, use " + "quest run -p QUESTION");
   }
-  return run_completion(options.common, output, [&](const Tokenizer& tokenizer) {
+  return run_completion(options.common, engine, output, [&](const Tokenizer& tokenizer) {
     const auto split = options.chat ? split_chat : split_plain;
     SplitPrompt prompt = split(tokenizer, document, options.question);
     CompletionRequest request;

@@ -171,10 +171,9 @@ std::string summary_line(const Completion& completion) {
   return text;
 }
 
-int run_completion(const CommonOptions& options, Output& output,
+int run_completion(const CommonOptions& options, EngineOptions engine_settings, Output& output,
                    const std::function<CompletionRequest(const Tokenizer&)>& prompt) {
   catch_interrupts();
-  EngineOptions engine_settings = engine_options(options);
   const auto model = load_model(options);
   const std::int64_t limit = context_limit(options, model->info());
   const CompletionRequest request = prompt(model->tokenizer());

@@ -54,9 +54,9 @@ Json completion_fields(const Completion& completion);
 std::string summary_line(const Completion& completion);
 
 /// The shared body of `run` and `ask`: checks the prompt against the context, makes the engine,
-/// completes and reports on `output`. `prompt` turns the model's tokenizer into a request. Returns
-/// the exit status.
-int run_completion(const CommonOptions& options, Output& output,
+/// completes and reports on `output`. `engine_settings` are those of the options, the context as
+/// given; `prompt` turns the model's tokenizer into a request. Returns the exit status.
+int run_completion(const CommonOptions& options, EngineOptions engine_settings, Output& output,
                    const std::function<CompletionRequest(const Tokenizer&)>& prompt);
 
 }  // namespace quest::cli

@@ -45,10 +45,11 @@ std::vector<Token> prompt_tokens(const Tokenizer& tokenizer, const std::string& 
 
 int run(const RunOptions& options) {
   require_at_least("-n", options.max_tokens, 1);
-  engine_options(options.common);  // bad options are refused before anything is read
+  const EngineOptions engine =
+      engine_options(options.common);  // bad options are refused before anything is read
   Output output(options.common.output);
   const std::string text = prompt_text(options);
-  return run_completion(options.common, output, [&](const Tokenizer& tokenizer) {
+  return run_completion(options.common, engine, output, [&](const Tokenizer& tokenizer) {
     CompletionRequest request;
     request.prefill = prompt_tokens(tokenizer, text, options.chat);
     request.max_tokens = options.max_tokens;

@@ -122,4 +122,18 @@ T pick(const T (&from)[N], std::mt19937& random) {
   return from[random() % N];
 }
 
+/// Gives the case this shape, with the pages that it needs, and requests of one row: every tail
+/// length, sparse or dense by chance, a request's first token, and a request without rows.
+inline void take_every_tail(GridCase& grid, const CacheShape& shape, std::mt19937& random) {
+  const std::int32_t size = shape.page_size;
+  const std::int64_t pages = 5 + static_cast<std::int64_t>(random() % 3);
+  for (const std::int64_t tail : {1, size - 1, size, size + 1}) {
+    grid.requests.push_back({pages * size + tail - 1, 1, random() % 4 != 0});
+  }
+  grid.requests.push_back({0, 1, true});
+  grid.requests.push_back({pages, 0, true});
+  grid.shape = shape;
+  grid.shape.num_pages = pages_needed(grid.requests, size);
+}
+
 }  // namespace quest::test

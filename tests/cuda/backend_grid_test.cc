@@ -31,14 +31,7 @@ TEST(CudaGrid, Decode_MatchesReferenceForEveryShapeAndTail) {
           grid.policy = policy_of(pick(kModes, random), 3 * page_size);
           grid.threads = pick(kThreads, random);
           grid.seed = static_cast<std::uint32_t>(random());
-          const std::int64_t pages = 5 + static_cast<std::int64_t>(random() % 3);
-          for (const std::int64_t tail : {1, page_size - 1, page_size, page_size + 1}) {
-            grid.requests.push_back({pages * page_size + tail - 1, 1, random() % 4 != 0});
-          }
-          grid.requests.push_back({0, 1, true});
-          grid.requests.push_back({pages, 0, true});
-          grid.shape = {
-              1, 2, head_dim, page_size, type, pages_needed(grid.requests, page_size), summary};
+          take_every_tail(grid, {1, 2, head_dim, page_size, type, 0, summary}, random);
           check(grid, pick(kMakes, random), tally);
           if (HasFatalFailure()) return;
         }

@@ -9,6 +9,7 @@
 
 #include "attention/attention_fixture.h"
 #include "attention/cpu_harness.h"
+#include "attention/grid_case.h"
 #include "cache/page_codec.h"
 #include "cuda/emulator/emulated_device.h"
 #include "cuda/recording_device.h"
@@ -62,18 +63,6 @@ struct Stepper {
   std::vector<float> log_sum_exp;
 };
 
-SelectionPolicy policy_of(std::int64_t budget, GroupMode mode) {
-  SelectionPolicy policy;
-  policy.budget = budget;
-  policy.dense_layers = 0;
-  policy.sinks = 4;
-  policy.window = 12;
-  policy.group_mode = mode;
-  policy.beta = 0.5F;
-  policy.crossover = 1;
-  return policy;
-}
-
 /// Keys, values and summaries of a sequence on the device, bit for bit those of a cache that the
 /// CPU filled with the same tokens; tail pages of every kind.
 TEST(DeviceStep, Pool_HoldsTheBitsOfTheHostsCache) {
@@ -81,7 +70,7 @@ TEST(DeviceStep, Pool_HoldsTheBitsOfTheHostsCache) {
     for (const SummaryType summary : {SummaryType::kPlain, SummaryType::kQ8}) {
       const CacheShape shape{1, 2, 64, 8, type, 8, summary};
       for (const std::int32_t tokens : {1, 7, 8, 9, 30}) {
-        Stepper stepper(shape, policy_of(1024, GroupMode::kGroupMean));
+        Stepper stepper(shape, policy_of(GroupMode::kGroupMean, 1024));
         LayerData data(shape, 1, 0, tokens, 4, Values::kUniform);
         data.k[3] = -0.0F;
         data.k[5] = 1e30F;  // infinite as f16, beyond a scale as bf16
@@ -171,7 +160,7 @@ TEST(DeviceStep, LogSumExp_IsThatOfTheTokensRead) {
     const std::vector<Request> first{{0, 200, false}, {0, 61, false}};
     const std::vector<Request> second{{0, 1, true}, {0, 4, false}};
     const CacheShape shape{1, 2, 64, 16, KvType::kF16, 20};
-    Stepper stepper(shape, policy_of(64, GroupMode::kGroupMean), tuning);
+    Stepper stepper(shape, policy_of(GroupMode::kGroupMean, 64), tuning);
     KvCache host(shape);  // the same tokens, for the definition
     std::vector<SequenceId> ids{host.create(), host.create()};
     for (const auto* requests : {&first, &second}) {
@@ -213,8 +202,8 @@ TEST(DeviceStep, Launches_RecordedInOneStepServeAnother) {
     const std::vector<Request> prompts{{0, 70, false}, {0, 100, false}, {0, 5, false}};
     const std::vector<Request> decode{{0, 1, true}, {0, 1, true}, {0, 1, true}};
     const CacheShape shape{1, 2, 64, 8, KvType::kF16, 40};
-    Stepper stepper(shape, policy_of(40, mode));
-    Side reference(shape, 2, policy_of(40, mode), make_reference_backend);
+    Stepper stepper(shape, policy_of(mode, 40));
+    Side reference(shape, 2, policy_of(mode, 40), make_reference_backend);
     for (int i = 0; i < 3; ++i) reference.sequences.push_back(reference.cache.create());
     const auto feed_both = [&](const std::vector<Request>& requests, std::uint32_t seed,
                                const std::vector<RecordingDevice::Launch>* recorded) {
