@@ -61,6 +61,8 @@ void launch_of_type(Kernel kernel, const LayerArgs& args, const Launch& launch) 
       return launch(prefill<Element, D>, kAttendThreads, sizeof(AttendShared<D, kTileHeads>));
     case Kernel::kCopyPage:
       return launch(copy_page, kCopyThreads, 0);
+    case Kernel::kPatchTables:
+      return launch(patch_tables, kPatchThreads, 0);
   }
 }
 

@@ -4,7 +4,7 @@
 #include "attention/cuda/kernels/rows-inl.h"
 #include "attention/cuda/kernels/warp-inl.h"
 
-// Page copies. After a platform header.
+// Copies of pages, and changes of page tables. After a platform header.
 
 namespace quest::cuda {
 
@@ -22,6 +22,13 @@ __global__ void __launch_bounds__(kCopyThreads) copy_page(LayerArgs args) {
     args.pool.k[to + i] = args.pool.k[from + i];
     args.pool.v[to + i] = args.pool.v[from + i];
   }
+}
+
+/// Brings the page tables up to date, a thread an entry.
+// Included once a program, like all kernels. NOLINTNEXTLINE(misc-definitions-in-headers)
+__global__ void __launch_bounds__(kPatchThreads) patch_tables(LayerArgs args) {
+  const int i = block_of_grid() * kPatchThreads + thread_of_block();
+  if (i < args.num_patches) args.patched[args.patches[i].place] = args.patches[i].page;
 }
 
 }  // namespace quest::cuda
