@@ -142,8 +142,7 @@ TEST(GpuPeersScript, MissingPackagesAreNamedAndSkipped) {
 }
 
 /// A stand-in whose clock says 2 ms for the 20 steps that are timed.
-constexpr const char* kFakeTorch = R"(
-import sys
+constexpr const char* kFakeTorch = R"(import sys
 from unittest.mock import MagicMock
 fake = MagicMock()
 fake.__name__, fake.__version__ = "torch", "2.9"
@@ -152,6 +151,13 @@ fake.cuda.mem_get_info.return_value = (100 << 20, 200 << 20)
 fake.cuda.get_device_name.return_value = "NVIDIA Made-Up"
 fake.cuda.Event.return_value.elapsed_time.return_value = 2.0
 sys.modules["torch"] = fake
+)";
+
+constexpr const char* kFakeFlashInfer = R"(import sys
+from unittest.mock import MagicMock
+fake = MagicMock()
+fake.__name__, fake.__version__ = "flashinfer", "0.5"
+sys.modules["flashinfer"] = fake
 )";
 
 std::string fake_torch(const std::string& available) {
@@ -182,6 +188,16 @@ TEST(GpuPeersScript, RowsHaveTheShapesOfTheCheck) {
   EXPECT_EQ(peers["skipped"][0]["reason"], "flashinfer cannot be imported: none here");
   EXPECT_EQ(peers["skipped"][1]["reason"], "memory");
   EXPECT_EQ(peers["skipped"][1]["batch"], 2);
+}
+
+TEST(GpuPeersScript, EveryArmThatIsThereHasItsRows) {
+  const Json peers =
+      run_script({{"torch.py", fake_torch("True")}, {"flashinfer.py", kFakeFlashInfer}});
+  EXPECT_EQ(peers["versions"], (Json{{"torch", "2.9"}, {"flashinfer", "0.5"}}));
+  ASSERT_EQ(peers["rows"].size(), 10U);
+  EXPECT_EQ(peers["rows"][0]["engine"], "torch sdpa");
+  EXPECT_EQ(peers["rows"][1]["engine"], "flashinfer");
+  EXPECT_DOUBLE_EQ(peers["rows"][1]["seconds"].get<double>(), 1e-4);
 }
 
 }  // namespace
