@@ -82,7 +82,7 @@ TEST(CudaSelect, ListsAreTheHosts) {
     c.window = static_cast<std::int32_t>(random() % 60);
     const int kind = i / 5 % 5;
     c.scores = scores_of(
-        kind, static_cast<std::size_t>(num_score_rows(c.mode, c.group) * c.num_pages), random);
+        kind, static_cast<std::size_t>(num_score_rows(c.mode, c.group)) * c.num_pages, random);
     expect_host_list(c, "case " + std::to_string(i) + " kind " + std::to_string(kind));
     if (HasFatalFailure()) return;
   }
@@ -142,8 +142,8 @@ TEST(CudaSelect, Nan_IsReported) {
       c.budget = 10;
       c.sinks = 8;
       const std::int32_t rows = num_score_rows(mode, 3);
-      c.scores.assign(static_cast<std::size_t>(rows * 50), 0.5F);
-      c.scores[static_cast<std::size_t>((rows - 1) * 50 + page)] = std::nanf("");
+      c.scores.assign(static_cast<std::size_t>(rows) * 50, 0.5F);
+      c.scores[static_cast<std::size_t>(rows - 1) * 50 + page] = std::nanf("");
       EXPECT_EQ(run_select(c).report.nan_place, 5U * 2 + 1);  // layer 5, row 0, KV head 1
     }
   }
