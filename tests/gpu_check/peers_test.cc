@@ -125,7 +125,7 @@ Json run_script(const std::vector<std::pair<std::string, std::string>>& modules)
   const std::string path = folder / "peers.json";
   const std::string command = "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='" + folder.path().string() +
                               "' python3 '" QUEST_SOURCE_DIR "/scripts/gpu_peers.py' --quick -o '" +
-                              path.c_str() + "' 2> /dev/null";
+                              path + "' 2> /dev/null";
   EXPECT_EQ(std::system(command.c_str()), 0);
   return gpu_check::read_peers(path, kGpu);
 }
