@@ -13,6 +13,7 @@
 #include "eval/eval_run.h"
 #include "eval/text_windows.h"
 #include "interrupt.h"
+#include "measured_curves.h"
 #include "progress.h"
 #include "quest/error.h"
 #include "quest/eval/calibration.h"
@@ -31,6 +32,7 @@ struct CalibrateOptions {
   std::int64_t windows = 1;
   std::string increase;        ///< empty: kDefaultIncrease, unless there is a mass
   std::optional<double> mass;  ///< instead of the increase
+  std::string curves;          ///< profile whose curves are divided anew; empty: measure
 };
 
 constexpr const char* kDefaultIncrease = "1%";
@@ -222,6 +224,14 @@ void check(const CalibrateOptions& options) {
   require_at_least("--context", options.plan.context, 1);
   require_at_least("--tokens", options.plan.tokens, 1);
   require_at_least("--windows", options.windows, 1);
+  const CommonOptions& named = options.common;
+  const bool ranks = named.page_size || named.summary || named.sinks || named.window || named.gqa ||
+                     named.beta || named.paper;
+  if (!options.curves.empty() && (options.mass || ranks)) {
+    throw InvalidArgument(
+        "--curves takes divergences, and how pages are stored and ranked, from a profile; leave "
+        "out --mass, --page-size, --summary, --sinks, --window, --gqa, --beta and --paper");
+  }
 }
 
 struct Calibrated {
@@ -229,21 +239,31 @@ struct Calibrated {
   std::string table;
 };
 
-/// Nothing after Ctrl-C. Throws Error if the target is out of reach.
+/// What was measured before is taken instead of measuring. Nothing after Ctrl-C. Throws Error if
+/// the target is out of reach.
 std::optional<Calibrated> calibrate(eval::Fidelity& fidelity, const CalibrateOptions& options,
-                                    const Windows& windows, double target) {
+                                    const Windows& windows, double target,
+                                    const std::optional<MeasuredCurves>& before) {
   Engine& engine = fidelity.engine();
-  const auto ranking = choose_ranking(engine, options, windows);
-  if (!ranking) return std::nullopt;
-  engine.set_policy(ranking->policy);
-  const auto curves = measure(fidelity, options, windows);
-  if (!curves) return std::nullopt;
+  std::optional<Ranking> ranking;
+  std::optional<eval::BudgetCurves> curves;
+  if (before) {
+    ranking = Ranking{engine.options().policy, before->origin.value("ranking", Json::array())};
+    curves = before->curves;
+  } else {
+    ranking = choose_ranking(engine, options, windows);
+    if (!ranking) return std::nullopt;
+    engine.set_policy(ranking->policy);
+    curves = measure(fidelity, options, windows);
+    if (!curves) return std::nullopt;
+  }
   std::optional<std::size_t> chosen;
   std::vector<Candidate> made;
   if (options.mass) {
     made = candidates_by_mass(ranking->policy, *curves, *options.mass, chosen);
   } else {
-    made = candidates_by_total(ranking->policy, *curves, options.common.budget, chosen);
+    made = candidates_by_total(ranking->policy, engine.options().page_size, *curves,
+                               options.common.budget, chosen);
   }
   const auto checked = check_candidates(engine, options, windows, made);
   if (!checked) return std::nullopt;
@@ -284,13 +304,17 @@ int run_calibrate(CalibrateOptions options) {
   check(options);
   const double target =
       parse_increase(options.increase.empty() ? kDefaultIncrease : options.increase);
-  options.common.profile = "none";
+  options.common.profile = options.curves.empty() ? "none" : options.curves;
   EngineOptions engine = engine_options(options.common);
   engine.policy.dense_layers = 0;
   engine.policy.crossover = 1;
+  engine.policy.budget_table.clear();
+  engine.policy.calibrated.clear();
   Output output(options.common.output);
   const auto model = load_model(options.common);
   const ModelInfo& info = model->info();
+  std::optional<MeasuredCurves> before;
+  if (!options.curves.empty()) before = read_measured_curves(options.curves, info);
   EvalOptions context_options;
   context_options.common = options.common;
   check_context(context_options, options.plan.context + options.plan.tokens, info);
@@ -301,7 +325,7 @@ int run_calibrate(CalibrateOptions options) {
   constexpr std::int64_t kMostArms = 64;
   engine.context = eval::perplexity_cache_tokens(options.plan, kMostArms, engine.page_size);
   eval::Fidelity fidelity(model, engine);
-  auto result = calibrate(fidelity, options, windows, target);
+  auto result = calibrate(fidelity, options, windows, target, before);
   if (!result) return kInterruptedStatus;
 
   Json profile = {{"quest_profile", kProfileFormat},
@@ -311,6 +335,14 @@ int run_calibrate(CalibrateOptions options) {
                   {"context", options.plan.context},
                   {"tokens", options.plan.tokens},
                   {"windows", options.windows}};
+  if (before) {
+    // The fields above are those of the check; the curves come from elsewhere.
+    profile["checked_on"] = {{"texts", identity["texts"]},
+                             {"context", options.plan.context},
+                             {"tokens", options.plan.tokens},
+                             {"windows", options.windows}};
+    profile.update(before->origin);
+  }
   profile.update(result->fields);
   const std::string text = profile.dump(-1) + "\n";
   output.write(text);
@@ -335,6 +367,8 @@ void add_calibrate_command(CLI::App& app, int& status) {
                       "Instead: tokens that a head reads on average, as well spent as can be");
   command->add_option("--mass", options->mass,
                       "Instead: attention mass that every head must read, such as 0.95");
+  command->add_option("--curves", options->curves,
+                      "Divide anew by the curves of this profile instead of measuring them");
   command->add_option("--context", options->plan.context, "Tokens read before the first prediction")
       ->capture_default_str();
   command->add_option("--tokens", options->plan.tokens, "Tokens predicted in a window")

@@ -48,7 +48,7 @@ std::vector<std::int64_t> budget_levels(const EngineOptions& engine,
                         std::to_string(5 * std::max(forced, 2 * page) / 2));
 }
 
-std::vector<Candidate> candidates_by_total(const SelectionPolicy& policy,
+std::vector<Candidate> candidates_by_total(const SelectionPolicy& policy, std::int32_t page_size,
                                            const eval::BudgetCurves& curves,
                                            std::optional<std::int64_t> budget,
                                            std::optional<std::size_t>& chosen) {
@@ -62,7 +62,7 @@ std::vector<Candidate> candidates_by_total(const SelectionPolicy& policy,
   std::sort(totals.begin(), totals.end());
   std::vector<Candidate> result;
   for (const double tokens : totals) {
-    Candidate made = candidate(policy, eval::allocate_budgets(curves, tokens));
+    Candidate made = candidate(policy, eval::allocate_budgets(curves, tokens, page_size));
     const bool more =
         result.empty() || made.calibrated.policy.budget > result.back().calibrated.policy.budget;
     if (more) result.push_back(std::move(made));

@@ -26,7 +26,7 @@ struct Candidate {
 
 /// For totals from the lowest level to the highest, each by the square root of two larger, and for
 /// the budget that is asked for, at `chosen`.
-std::vector<Candidate> candidates_by_total(const SelectionPolicy& policy,
+std::vector<Candidate> candidates_by_total(const SelectionPolicy& policy, std::int32_t page_size,
                                            const eval::BudgetCurves& curves,
                                            std::optional<std::int64_t> budget,
                                            std::optional<std::size_t>& chosen);

@@ -2,7 +2,9 @@
 #include "quest/eval/calibration.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "eval/branch.h"
@@ -85,33 +87,37 @@ BudgetCurves empty_curves(const ModelInfo& info, std::vector<std::int64_t> level
   return curves;
 }
 
-/// A step from one budget of a head to a larger one.
-struct Upgrade {
-  std::size_t head = 0;
-  std::size_t level = 0;
-  double tokens = 0;  ///< more
-  double saved = 0;   ///< harm less
-};
-
-/// The steps along the lower convex hull of a head's curve: each saves less a token than the one
-/// before. Levels that save nothing are left out.
-std::vector<Upgrade> hull_steps(const BudgetCurves& curves, std::size_t head) {
-  const std::span<const double> harm = curves.head(static_cast<std::int64_t>(head));
-  std::vector<Upgrade> steps;
-  for (std::size_t at = 0; at + 1 < harm.size();) {
-    Upgrade best;
-    for (std::size_t to = at + 1; to < harm.size(); ++to) {
-      const auto tokens = static_cast<double>(curves.levels[to] - curves.levels[at]);
-      const double saved = harm[at] - harm[to];
-      if (saved > 0 && (best.tokens == 0 || saved * best.tokens > best.saved * tokens)) {
-        best = {head, to, tokens, saved};
-      }
-    }
-    if (best.tokens == 0) break;
-    steps.push_back(best);
-    at = best.level;
+/// The slope of each head's harm over 1 / budget, by least squares: `gain` in
+/// harm(b) = floor + gain / b. The floor is what rounding leaves.
+std::vector<double> fitted_gains(const BudgetCurves& curves) {
+  // At the lowest level next to nothing is selected, and curves leave the hyperbola.
+  const std::size_t first = curves.levels.size() > 2 ? 1 : 0;
+  std::vector<double> x;
+  for (std::size_t i = first; i < curves.levels.size(); ++i) {
+    x.push_back(1 / static_cast<double>(curves.levels[i]));
   }
-  return steps;
+  const double mean = std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+  for (double& value : x) value -= mean;
+  const double squares = std::inner_product(x.begin(), x.end(), x.begin(), 0.0);
+  std::vector<double> gains;
+  const std::int64_t heads = std::int64_t{curves.num_layers} * curves.num_kv_heads;
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const auto harm = curves.head(head).subspan(first);
+    gains.push_back(std::inner_product(x.begin(), x.end(), harm.begin(), 0.0) / squares);
+  }
+  return gains;
+}
+
+/// Heads whose fitted gain is less than this part of the median, or negative, count as this.
+constexpr double kLeastGain = 0.02;
+
+void raise_small_gains(std::vector<double>& gains) {
+  std::vector<double> sorted = gains;
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  // Without any gain at the median, all heads are alike.
+  const double least = *middle > 0 ? kLeastGain * *middle : 1;
+  for (double& gain : gains) gain = std::max(gain, least);
 }
 
 }  // namespace
@@ -241,32 +247,37 @@ std::vector<std::int64_t> budgets_within(const BudgetCurves& curves, double most
   return budgets;
 }
 
-std::vector<std::int64_t> allocate_budgets(const BudgetCurves& curves, double tokens) {
-  const auto heads = static_cast<std::size_t>(curves.num_layers) * curves.num_kv_heads;
-  std::vector<Upgrade> steps;
-  for (std::size_t head = 0; head < heads; ++head) {
-    const std::vector<Upgrade> own = hull_steps(curves, head);
-    steps.insert(steps.end(), own.begin(), own.end());
-  }
-  // Steps of one head keep their order: each saves strictly less a token than the one before, or
-  // the two would have been one.
-  std::stable_sort(steps.begin(), steps.end(), [](const Upgrade& a, const Upgrade& b) {
-    return a.saved * b.tokens > b.saved * a.tokens;
-  });
-  std::vector<std::size_t> level(heads, 0);
-  std::vector<bool> stopped(heads, false);
-  double left = (tokens - static_cast<double>(curves.levels.front())) * static_cast<double>(heads);
-  for (const Upgrade& step : steps) {
-    if (stopped[step.head] || step.tokens > left) {
-      stopped[step.head] = true;
-      continue;
-    }
-    left -= step.tokens;
-    level[step.head] = step.level;
+std::vector<std::int64_t> allocate_budgets(const BudgetCurves& curves, double tokens,
+                                           std::int32_t page_size) {
+  std::vector<double> shares = fitted_gains(curves);
+  raise_small_gains(shares);
+  // Σ gain / b is least, for a given Σ b, where all gain / b² are equal.
+  for (double& share : shares) share = std::sqrt(share);
+  const auto least = static_cast<double>(curves.levels.front());
+  const auto most = static_cast<double>(curves.levels.back());
+  const auto pages = [&](double factor, double share) {
+    return std::floor(std::clamp(factor * share, least, most) / page_size);
+  };
+  const auto spent = [&](double factor) {
+    double sum = 0;
+    for (const double share : shares) sum += pages(factor, share) * page_size;
+    return sum;
+  };
+  // The largest factor that the tokens pay for. At `above` every head has the most.
+  const double wanted = tokens * static_cast<double>(shares.size());
+  double below = 0;
+  double above = 2 * most / *std::min_element(shares.begin(), shares.end());
+  if (spent(above) <= wanted) below = above;
+  constexpr int kHalvings = 100;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (below + above) / 2;
+    (spent(middle) <= wanted ? below : above) = middle;
   }
   std::vector<std::int64_t> budgets;
-  budgets.reserve(heads);
-  for (const std::size_t chosen : level) budgets.push_back(curves.levels[chosen]);
+  budgets.reserve(shares.size());
+  for (const double share : shares) {
+    budgets.push_back(static_cast<std::int64_t>(pages(below, share)) * page_size);
+  }
   return budgets;
 }
 

@@ -143,7 +143,7 @@ TEST_F(Calibrate, ProfileServesItsModel) {
   for (const Json& layer : table.at("budgets")) {
     ASSERT_EQ(layer.size(), 3U);
     for (const int budget : layer) {
-      EXPECT_TRUE(budget == 96 || budget == 192) << budget;
+      EXPECT_TRUE(budget >= 96 && budget <= 192 && budget % 16 == 0) << budget;
       sum += budget;
     }
   }
@@ -201,6 +201,54 @@ TEST_F(Calibrate, MassIsATargetToo) {
                          "--profile", profile()})
                 .status,
             0);
+}
+
+TEST_F(Calibrate, CurvesOfAProfileAreDividedAnew) {
+  const ProgramResult made = run_program(
+      calibrate({"--gqa", "group-max", "--beta", "0.5", "--page-size", "32", "--budget", "160"}));
+  ASSERT_EQ(made.status, 0) << made.err;
+  const Json before = Json::parse(read_file(profile()));
+  const std::string again = folder_ / "again.json";
+  const std::vector<std::string> divide = {
+      "calibrate", "--text", text(),     "--context", "420", "--tokens", "4",
+      "--windows", "1",      "--curves", profile(),   "-o",  again};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), divide.begin(), divide.end());
+    return more;
+  };
+  const ProgramResult divided = run_program(with({"--budget", "160"}));
+  ASSERT_EQ(divided.status, 0) << divided.err;
+  const Json after = Json::parse(read_file(again));
+  for (const char* name : {"curves", "ranking", "texts", "context", "policy", "budget"}) {
+    EXPECT_EQ(after.at(name), before.at(name)) << name;
+  }
+  EXPECT_EQ(after.at("checked_on").at("context"), 420);
+  ASSERT_EQ(after.at("tables").size(), before.at("tables").size());
+  for (std::size_t i = 0; i < after.at("tables").size(); ++i) {
+    EXPECT_EQ(after["tables"][i].at("budgets"), before["tables"][i].at("budgets"));
+  }
+
+  expect_refusal(with({"--mass", "0.9"}), 2, {"--curves"});
+  expect_refusal(with({"--beta", "0.5"}), 2, {"--curves"});
+  const auto refused = [&](const Json& json, const std::string& what) {
+    write_file(profile(), json.dump());
+    expect_refusal(with({"--budget", "160"}), 2, {profile(), what});
+  };
+  Json bad = before;
+  bad["curves"]["kl"][3][1].erase(0);
+  refused(bad, "'kl'");
+  bad = before;
+  bad["curves"]["kl"][3][1][0] = "much";
+  refused(bad, "'kl'");
+  bad = before;
+  bad["curves"]["kl"].erase(0);
+  refused(bad, "'kl'");
+  bad = before;
+  bad["curves"]["levels"] = {128, 128};
+  refused(bad, "'levels'");
+  bad = before;
+  bad.erase("curves");
+  refused(bad, "no curves");
 }
 
 TEST_F(Calibrate, ProfileOfAnotherModelIsRefused) {

@@ -28,46 +28,58 @@ BudgetCurves curves_of(std::int32_t heads, Budgets levels, std::vector<double> k
   return curves;
 }
 
-double harm(const BudgetCurves& curves, const Budgets& budgets) {
-  double sum = 0;
-  for (std::size_t i = 0; i < budgets.size(); ++i) {
-    const auto at = std::find(curves.levels.begin(), curves.levels.end(), budgets[i]);
-    sum += curves.head(
-        static_cast<std::int64_t>(i))[static_cast<std::size_t>(at - curves.levels.begin())];
-  }
-  return sum;
-}
-
 std::int64_t total(const Budgets& budgets) {
   return std::accumulate(budgets.begin(), budgets.end(), std::int64_t{0});
 }
 
-TEST(AllocateBudgets, TokensGoWhereTheySaveMost) {
-  // Head 0 saves 0.4 for the first 100 tokens, head 1 saves 0.01.
-  const BudgetCurves curves = curves_of(2, {100, 200, 400}, {0.5, 0.1, 0.05, 0.02, 0.01, 0.005});
-  EXPECT_EQ(allocate_budgets(curves, 100), (Budgets{100, 100}));
-  EXPECT_EQ(allocate_budgets(curves, 150), (Budgets{200, 100}));
-  EXPECT_EQ(allocate_budgets(curves, 250), (Budgets{400, 100}));
-  EXPECT_EQ(allocate_budgets(curves, 300), (Budgets{400, 200}));
-  EXPECT_EQ(allocate_budgets(curves, 400), (Budgets{400, 400}));
+/// harm(b) = floor + gain / b for every head, at each level.
+BudgetCurves hyperbolas(const Budgets& levels, const std::vector<double>& gains,
+                        const std::vector<double>& floors) {
+  std::vector<double> harm;
+  for (std::size_t i = 0; i < gains.size(); ++i) {
+    for (const std::int64_t level : levels) {
+      harm.push_back(floors[i] + gains[i] / static_cast<double>(level));
+    }
+  }
+  return curves_of(static_cast<std::int32_t>(gains.size()), levels, std::move(harm));
 }
 
-TEST(AllocateBudgets, AHeadThatOnlyGainsFromMuchIsReachedOverItsHull) {
-  // 200 tokens save head 0 nothing, 400 save everything: one step of 300 tokens.
-  const BudgetCurves curves = curves_of(2, {100, 200, 400}, {1, 1, 0, 0.3, 0.2, 0.1});
-  EXPECT_EQ(allocate_budgets(curves, 250), (Budgets{400, 100}));
-  EXPECT_EQ(allocate_budgets(curves, 300), (Budgets{400, 200}));
+TEST(AllocateBudgets, BudgetsGoWithTheSquareRootsOfTheGains) {
+  // Σ gain / b for Σ b = 1200 is least at 200, 400 and 600: gain / b² is 1/40000 for each.
+  const Budgets levels = {64, 128, 256, 512, 1024};
+  const BudgetCurves curves = hyperbolas(levels, {1, 4, 9}, {0.5, 0.5, 0.5});
+  EXPECT_EQ(allocate_budgets(curves, 400, 8), (Budgets{200, 400, 600}));
 }
 
-TEST(AllocateBudgets, NothingIsSpentWhereNothingIsSaved) {
-  // More tokens that harm, as noise has it, are not taken.
-  const BudgetCurves curves = curves_of(2, {100, 200, 400}, {0.1, 0.2, 0.3, 0.5, 0.4, 0.4});
-  EXPECT_EQ(allocate_budgets(curves, 400), (Budgets{100, 200}));
+TEST(AllocateBudgets, FloorsAndTheLowestLevelChangeNothing) {
+  const Budgets levels = {64, 128, 256, 512, 1024};
+  BudgetCurves curves = hyperbolas(levels, {1, 4, 9}, {0.5, 7, 0.25});
+  for (std::size_t head = 0; head < 3; ++head) curves.harm[head * levels.size()] = 1e3;
+  EXPECT_EQ(allocate_budgets(curves, 400, 8), (Budgets{200, 400, 600}));
 }
 
-TEST(AllocateBudgets, LessThanTheLowestLevelIsTheLowestLevel) {
-  const BudgetCurves curves = curves_of(2, {100, 200}, {1, 0, 1, 0});
-  EXPECT_EQ(allocate_budgets(curves, 10), (Budgets{100, 100}));
+TEST(AllocateBudgets, TwoLevelsAreFittedToo) {
+  EXPECT_EQ(allocate_budgets(hyperbolas({128, 1024}, {1, 9}, {0, 0}), 400, 8), (Budgets{200, 600}));
+}
+
+TEST(AllocateBudgets, StaysInsideWhatWasMeasured) {
+  const BudgetCurves curves = hyperbolas({64, 128, 256}, {1, 100}, {0, 0});
+  EXPECT_EQ(allocate_budgets(curves, 10, 8), (Budgets{64, 64}));
+  EXPECT_EQ(allocate_budgets(curves, 160, 8), (Budgets{64, 256}));
+  EXPECT_EQ(allocate_budgets(curves, 1e6, 8), (Budgets{256, 256}));
+}
+
+TEST(AllocateBudgets, HeadsThatGainNothingGetLittle) {
+  // More tokens that harm, as noise has it: the least gain that counts, a fiftieth of the median.
+  const BudgetCurves curves =
+      curves_of(3, {64, 128, 256}, {0.1, 0.2, 0.3, 0.5, 0.25, 0.125, 0.5, 0.25, 0.125});
+  const Budgets budgets = allocate_budgets(curves, 128, 8);
+  EXPECT_EQ(budgets[0], 64);
+  EXPECT_EQ(budgets[1], budgets[2]);
+  EXPECT_EQ(budgets[1], 160);
+  // Nobody gains: all alike.
+  EXPECT_EQ(allocate_budgets(curves_of(2, {64, 128, 256}, {1, 1, 1, 1, 1, 1}), 128, 8),
+            (Budgets{128, 128}));
 }
 
 TEST(BudgetsWithin, EveryHeadTakesTheLeastThatIsEnough) {
@@ -78,31 +90,37 @@ TEST(BudgetsWithin, EveryHeadTakesTheLeastThatIsEnough) {
   EXPECT_EQ(budgets_within(curves, 1), (Budgets{1, 1, 1}));
 }
 
-TEST(AllocateBudgets, ConvexCurvesAreDividedAsBruteForceDivides) {
+TEST(AllocateBudgets, NoOtherWholePagesHarmLess) {
   std::mt19937 random(5);
-  std::uniform_real_distribution<double> saving(0.01, 1);
-  for (int round = 0; round < 200; ++round) {
-    constexpr std::int32_t kHeads = 4;
-    std::vector<double> kl;
-    for (std::int32_t head = 0; head < kHeads; ++head) {
-      std::vector<double> savings(3);
-      std::generate(savings.begin(), savings.end(), [&] { return saving(random); });
-      std::sort(savings.rbegin(), savings.rend());
-      double value = 4;
-      kl.push_back(value);
-      for (const double s : savings) kl.push_back(value -= s);
-    }
-    // Equal steps: greedy is optimal at every total.
-    const BudgetCurves curves = curves_of(kHeads, {1, 2, 3, 4}, kl);
-    const std::int64_t tokens = kHeads + round % (3 * kHeads + 1);
+  std::uniform_real_distribution<double> gain(0.1, 3);
+  constexpr std::int32_t kPage = 8;
+  for (int round = 0; round < 50; ++round) {
+    const std::vector<double> gains = {gain(random), gain(random), gain(random)};
+    const BudgetCurves curves = hyperbolas({16, 32, 64, 128}, gains, {1, 1, 1});
+    const auto harm = [&](const Budgets& b) {
+      double sum = 0;
+      for (std::size_t i = 0; i < 3; ++i) sum += gains[i] / static_cast<double>(b[i]);
+      return sum;
+    };
+    const double tokens = 24 + 4 * (round % 20);
+    const Budgets budgets = allocate_budgets(curves, tokens, kPage);
+    EXPECT_LE(static_cast<double>(total(budgets)), 3 * tokens);
+    // Among divisions of no more than was really spent. Rounding down to pages may be off by one
+    // page of one head from the best, which is bounded by what a page more would have saved.
     double least = std::numeric_limits<double>::max();
-    for (int code = 0; code < 256; ++code) {
-      const Budgets candidate = {1 + code % 4, 1 + code / 4 % 4, 1 + code / 16 % 4, 1 + code / 64};
-      if (total(candidate) <= tokens) least = std::min(least, harm(curves, candidate));
+    for (std::int64_t a = 16; a <= 128; a += kPage) {
+      for (std::int64_t b = 16; b <= 128; b += kPage) {
+        for (std::int64_t c = 16; c <= 128; c += kPage) {
+          if (a + b + c <= total(budgets)) least = std::min(least, harm({a, b, c}));
+        }
+      }
     }
-    const Budgets budgets = allocate_budgets(curves, static_cast<double>(tokens) / kHeads);
-    EXPECT_LE(total(budgets), tokens);
-    EXPECT_NEAR(harm(curves, budgets), least, 1e-12);
+    double page = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const auto now = static_cast<double>(budgets[i]);
+      page = std::max(page, gains[i] / now - gains[i] / (now + kPage));
+    }
+    EXPECT_LE(harm(budgets), least + page);
   }
 }
 

@@ -62,11 +62,13 @@ std::optional<BudgetCurves> measure_mass_curves(Fidelity& fidelity, const Perple
 /// largest where there is none.
 std::vector<std::int64_t> budgets_within(const BudgetCurves& curves, double most);
 
-/// The budgets [num_layers, num_kv_heads], levels of the curves, whose harm, added up over the
-/// heads, is least while they read `tokens` each on average or less. Optimal among the levels on
-/// each curve's lower convex hull, but for what no longer fits in the end. At least the lowest
-/// level.
-std::vector<std::int64_t> allocate_budgets(const BudgetCurves& curves, double tokens);
+/// The budgets [num_layers, num_kv_heads], whole pages between the lowest and the highest level,
+/// whose harm, added up over the heads, is least while they read `tokens` each on average or less.
+/// Measured curves are noisy, so harm is taken to fall with the inverse of the budget, as it does
+/// on the packaged model (docs/quality.md): harm = floor + gain / budget, the gain fitted to all
+/// levels but the lowest. Budgets are then in proportion to the square roots of the gains.
+std::vector<std::int64_t> allocate_budgets(const BudgetCurves& curves, double tokens,
+                                           std::int32_t page_size);
 
 /// Of increases of the perplexity at ascending budgets, the first from which on none is above the
 /// target, so that one lucky measurement does not pass; nothing if the last is.
