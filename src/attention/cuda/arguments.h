@@ -136,10 +136,12 @@ struct LayerArgs {
 inline constexpr std::int32_t kScorePart = 64;
 /// Most query heads of one KV head.
 inline constexpr std::int32_t kMaxGroup = 16;
+/// Query heads of one KV head from which on attend uses tensor cores, whose tiles have 16 rows.
+inline constexpr std::int32_t kLeastLargeGroup = 8;
 /// Most pages that a row may choose from: what the marks of the select kernel have room for.
 inline constexpr std::int32_t kMaxScoredPages = 65536;
 /// Rows of heads (positions times query heads of the group) that share one pass of the prefill
 /// kernel over keys and values.
-inline constexpr std::int32_t kTileHeads = 16;
+inline constexpr std::int32_t kTileHeads = 64;
 
 }  // namespace quest::cuda

@@ -1,6 +1,7 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -53,9 +54,13 @@ Index3 grid_size();
 /// Threads that wait in different places of the kernel are an error.
 bool block_barrier(bool predicate, const Place& where);
 
-/// Waits for the lanes of `mask`, this one among them; the values that they gave, by lane. One
-/// collective a warp at a time: lanes that come with another mask or in another place are an error.
-const std::uint64_t* exchange(std::uint32_t mask, std::uint64_t value, const Place& where);
+/// What one lane gives to a warp collective.
+using Gift = std::array<std::uint64_t, 6>;
+
+/// Waits for the lanes of `mask`, this one among them; what they gave, by lane, valid until this
+/// lane's next collective. One collective a warp at a time: lanes that come with another mask or in
+/// another place are an error.
+const Gift* exchange(std::uint32_t mask, const Gift& gift, const Place& where);
 unsigned lane_index();
 
 /// Starts a copy of 16 bytes to shared memory, which holds garbage until it is waited for.

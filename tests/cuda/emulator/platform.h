@@ -47,7 +47,7 @@ inline int __syncthreads_or(int predicate, const Place& where = Place::here()) {
   return quest::emulator::block_barrier(predicate != 0, where) ? 1 : 0;
 }
 inline void __syncwarp(std::uint32_t mask = ~0U, const Place& where = Place::here()) {
-  quest::emulator::exchange(mask, 0, where);
+  quest::emulator::exchange(mask, {}, where);
 }
 
 namespace quest::emulator {
@@ -70,9 +70,9 @@ T from_bits(std::uint64_t bits) {
 /// The value of lane `source`; of this lane where `source` is outside the warp or the mask.
 template <class T>
 T shuffle(std::uint32_t mask, T value, unsigned source, const Place& where) {
-  const std::uint64_t* values = exchange(mask, to_bits(value), where);
+  const Gift* gifts = exchange(mask, {to_bits(value)}, where);
   if (source >= 32 || (mask >> source & 1) == 0) return value;
-  return from_bits<T>(values[source]);
+  return from_bits<T>(gifts[source][0]);
 }
 
 }  // namespace quest::emulator
@@ -92,10 +92,11 @@ T __shfl_up_sync(std::uint32_t mask, T value, unsigned delta, const Place& where
 }
 inline std::uint32_t __ballot_sync(std::uint32_t mask, int predicate,
                                    const Place& where = Place::here()) {
-  const std::uint64_t* values = quest::emulator::exchange(mask, predicate != 0 ? 1 : 0, where);
+  const quest::emulator::Gift* gifts =
+      quest::emulator::exchange(mask, {predicate != 0 ? 1U : 0U}, where);
   std::uint32_t votes = 0;
   for (unsigned lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) != 0 && values[lane] != 0) votes |= 1U << lane;
+    if ((mask >> lane & 1) != 0 && gifts[lane][0] != 0) votes |= 1U << lane;
   }
   return votes;
 }
@@ -154,3 +155,5 @@ void wait_for_copies() {
 }  // namespace quest::cuda
 
 // NOLINTEND(bugprone-reserved-identifier)
+
+#include "cuda/emulator/matrices.h"
