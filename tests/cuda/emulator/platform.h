@@ -19,6 +19,7 @@
 #define __device__
 #define __launch_bounds__(threads)
 #define QUEST_UNROLL
+#define QUEST_UNROLL_BY(count)
 /// `name` is an object of `Type` that all threads of the block share, uninitialised.
 #define QUEST_SHARED(Type, name)    \
   static const char name##_key = 0; \

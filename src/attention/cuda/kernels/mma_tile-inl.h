@@ -137,7 +137,7 @@ __device__ inline void key_products(int row_warp, int stage, int token, const Sh
   const int r = row_warp * kMmaRows + lane % 16;
   QUEST_UNROLL
   for (int n = 0; n < Shared::kWarpTokens / 8; ++n) s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
-  QUEST_UNROLL
+  QUEST_UNROLL_BY(4)
   for (int piece = 0; piece < Shared::kPieces; piece += 2) {
     std::uint32_t q[2][4];
     QUEST_UNROLL
@@ -218,14 +218,17 @@ __device__ inline void add_non_finite(int stage, int token,
                                       const float (&w)[Shared::kWarpTokens / 8][4],
                                       const Shared& shared, RowState<Shared::kHeadDim>& state) {
   const int lane = thread_of_block() % kWarp;
-  QUEST_UNROLL
+  QUEST_UNROLL_BY(1)
   for (int t = 0; t < Shared::kWarpTokens; ++t) {
-    const int from = lane / 4 * 4 + t % 8 / 2;
-    float weights[2];
+    float weights[2] = {0, 0};
     QUEST_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      weights[i] = __shfl_sync(kAllLanes, w[t / 8][2 * i + t % 2], from);
+    for (int i = 0; i < Shared::kWarpTokens / 8 * 4; ++i) {
+      // Registers have no addresses: all are looked at.
+      if (i / 4 == t / 8 && i % 2 == t % 2) weights[i / 2 % 2] = w[i / 4][i % 4];
     }
+    const int from = lane / 4 * 4 + t % 8 / 2;
+    QUEST_UNROLL
+    for (int i = 0; i < 2; ++i) weights[i] = __shfl_sync(kAllLanes, weights[i], from);
     QUEST_UNROLL
     for (int n = 0; n < Shared::kPieces; ++n) {
       const uint4& piece = shared.tiles.v[stage][token + t][n ^ ((token + t) % 8)];

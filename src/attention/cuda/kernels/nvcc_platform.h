@@ -9,6 +9,9 @@
 // compiler; a translation unit includes one of the two before any kernel.
 
 #define QUEST_UNROLL _Pragma("unroll")
+/// Before a loop: unrolls it by so much and no more.
+#define QUEST_UNROLL_BY(count) QUEST_PRAGMA(unroll count)
+#define QUEST_PRAGMA(text) _Pragma(#text)
 /// `name` is an object of `Type` that all threads of the block share, uninitialised.
 #define QUEST_SHARED(Type, name) __shared__ Type name
 /// The same in dynamic shared memory, of which a kernel has one.
