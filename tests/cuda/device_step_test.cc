@@ -200,7 +200,8 @@ TEST(DeviceStep, LogSumExp_IsThatOfTheTokensRead) {
 /// Between `begin` and the end of the layer nothing is copied, and the launches do not depend on
 /// lengths, page tables or scores: recorded once, they do the work of another step.
 TEST(DeviceStep, Launches_RecordedInOneStepServeAnother) {
-  for (const GroupMode mode : {GroupMode::kGroupMean, GroupMode::kPerHead}) {
+  for (const GroupMode mode :
+       {GroupMode::kGroupMean, GroupMode::kPerHead, GroupMode::kGroupSoftmax, GroupMode::kQuota}) {
     const std::vector<Request> prompts{{0, 70, false}, {0, 100, false}, {0, 5, false}};
     const std::vector<Request> decode{{0, 1, true}, {0, 1, true}, {0, 1, true}};
     const CacheShape shape{1, 2, 64, 8, KvType::kF16, 40};
@@ -243,7 +244,10 @@ TEST(DeviceStep, Launches_RecordedInOneStepServeAnother) {
     LayerData data(shape, 2, 0, 3, 3, Values::kUniform);
     stepper.run(batch, data);
     const std::vector<RecordingDevice::Launch> recorded = stepper.device.launches;
-    EXPECT_EQ(recorded.size(), 7U);  // append, summarise, score, select, plan, attend, merge
+    // append, summarise, score, [normalise, combine,] select, plan, attend, merge
+    EXPECT_EQ(recorded.size(), mode == GroupMode::kGroupSoftmax ? 9U
+                               : mode == GroupMode::kQuota      ? 8U
+                                                                : 7U);
     AttentionCounters counters;
     stepper.step.finish(counters);
     for (std::uint32_t seed = 4; seed < 14; ++seed) {

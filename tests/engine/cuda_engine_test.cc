@@ -63,7 +63,8 @@ std::vector<Token> converse(Engine& engine, const std::vector<Token>& prompt) {
 TEST(CudaEngine, EmulatedDevice_GivesTheCpusTokens) {
   const TemporaryFile file(small_model());
   const std::vector<Token> prompt = random_tokens(small_model().vocabulary, 200, 9);
-  for (const GroupMode mode : {GroupMode::kGroupMean, GroupMode::kPerHead}) {
+  for (const GroupMode mode :
+       {GroupMode::kGroupMean, GroupMode::kPerHead, GroupMode::kGroupSoftmax}) {
     const auto cpu = make_engine(file.path(), options_of(mode, false));
     const auto gpu = make_engine(file.path(), options_of(mode, true));
     EXPECT_EQ(gpu->attention().name(), "cuda");

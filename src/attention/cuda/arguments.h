@@ -64,6 +64,14 @@ struct HeadBudget {
   std::int32_t crossover = 0;  ///< a row that sees at most so many pages reads them all
 };
 
+/// Of the softmax over scale · score of one query head: log-probabilities are
+/// scale · (score - top) - log_sum; where `top` is infinite, the pages that hold it have -log_sum
+/// each and the others nothing.
+struct Normaliser {
+  float top = 0;
+  float log_sum = 0;
+};
+
 /// What kernels report about a step, read back at its end.
 struct StepReport {
   unsigned long long nan_place = 0;   ///< least (layer, row, KV head) of a NaN score; kNoNan: none
@@ -109,13 +117,16 @@ struct LayerArgs {
   std::int32_t window = 0;
 
   // Work space.
-  /// Scores of rows [first_scored, end_scored): [row, KV head, score_rows, scores_stride].
+  /// Scores of rows [first_scored, end_scored): [row, KV head] lists, scores_per_list floats apart,
+  /// of [score_rows, scores_stride]; kGroupSoftmax and kQuota have one row more, the group's.
   float* scores = nullptr;
   std::int64_t scores_stride = 0;
+  std::int64_t scores_per_list = 0;
   std::int32_t score_rows = 1;
   std::int32_t first_scored = 0;
   std::int32_t end_scored = 0;
-  std::int32_t* lists = nullptr;  ///< [rows, num_kv_heads, list_stride] selected logical pages
+  Normaliser* normalisers = nullptr;  ///< the same rows: [row, KV head, group], of kGroupSoftmax
+  std::int32_t* lists = nullptr;      ///< [rows, num_kv_heads, list_stride] selected logical pages
   std::int64_t list_stride = 0;
   std::int32_t* list_count = nullptr;    ///< [rows, num_kv_heads]
   std::int32_t* split_indptr = nullptr;  ///< [rows * num_kv_heads + 1] splits of the lists before
@@ -131,6 +142,22 @@ struct LayerArgs {
   std::int32_t copy_from = 0;
   std::int32_t copy_to = 0;
 };
+
+/// Whether the heads' scores become one score of the group before pages are selected.
+constexpr bool combines_scores(GroupMode mode) {
+  return mode == GroupMode::kGroupSoftmax || mode == GroupMode::kQuota;
+}
+
+/// Narrows the scores to those that select reads: with kGroupSoftmax the group's alone, with kQuota
+/// the group's after those of the heads.
+constexpr void take_combined_scores(LayerArgs& args) {
+  if (args.mode == GroupMode::kGroupSoftmax) {
+    args.scores += args.score_rows * args.scores_stride;
+    args.score_rows = 1;
+  } else if (args.mode == GroupMode::kQuota) {
+    args.score_rows += 1;
+  }
+}
 
 /// Pages that one block scores at a time.
 inline constexpr std::int32_t kScorePart = 64;

@@ -14,6 +14,8 @@ enum class Kernel {
   kAppend,
   kSummarise,
   kScore,
+  kNormalise,
+  kCombine,
   kSelect,
   kPlanSplits,
   kAttend,
@@ -30,6 +32,10 @@ constexpr const char* name_of(Kernel kernel) {
       return "summarise";
     case Kernel::kScore:
       return "score";
+    case Kernel::kNormalise:
+      return "normalise";
+    case Kernel::kCombine:
+      return "combine";
     case Kernel::kSelect:
       return "select";
     case Kernel::kPlanSplits:

@@ -35,6 +35,7 @@ DeviceStep::DeviceStep(KvCache& cache, Device& device, const Tuning& tuning)
       arrays_(device),
       device_budgets_(device),
       scores_(device),
+      normalisers_(device),
       lists_(device),
       list_count_(device),
       split_indptr_(device),
@@ -53,10 +54,6 @@ void DeviceStep::set_policy(SelectionPolicy policy) {
   if (policy.certificate.wanted()) {
     refuse("certificate " + to_string(policy.certificate) +
            " is not available on GPUs; use the CPU backend");
-  }
-  if (policy.group_mode == GroupMode::kGroupSoftmax || policy.group_mode == GroupMode::kQuota) {
-    refuse("group mode " + std::string(name_of(policy.group_mode)) +
-           " is not available on GPUs; use per-head, group-max or group-mean");
   }
   std::vector<HeadBudget> budgets;
   for (std::int32_t layer = 0; layer < shape.num_layers; ++layer) {
@@ -138,10 +135,13 @@ void DeviceStep::size_work_space() {
   work_.score_rows = num_score_rows(policy_.group_mode, group_);
   if (arrays_.sparse_rows() > 0) {
     work_.scores_stride = arrays_.page_capacity();
-    const std::int64_t a_row = heads * work_.score_rows * work_.scores_stride;
+    work_.scores_per_list =
+        (work_.score_rows + (combines_scores(work_.mode) ? 1 : 0)) * work_.scores_stride;
+    const std::int64_t a_row = heads * work_.scores_per_list;
     rows_a_pass_ = static_cast<std::int32_t>(
         std::clamp<std::int64_t>(tuning_.score_floats / a_row, 1, arrays_.num_rows()));
     scores_.grow(rows_a_pass_ * a_row);
+    if (work_.mode == GroupMode::kGroupSoftmax) normalisers_.grow(rows_a_pass_ * heads * group_);
     work_.list_stride = longest_list();
     lists_.grow(lists * work_.list_stride);
   }
@@ -149,6 +149,7 @@ void DeviceStep::size_work_space() {
   const std::int64_t d = pool_.shape().head_dim;
   partial_.grow(splits * group_ * (d + 2));
   work_.scores = scores_.data();
+  work_.normalisers = normalisers_.data();
   work_.lists = lists_.data();
   work_.list_count = list_count_.data();
   work_.split_indptr = split_indptr_.data();
@@ -213,20 +214,32 @@ void DeviceStep::store_keys(const LayerArgs& args) {
 }
 
 /// Rows whose scores have no room together take turns.
-void DeviceStep::select_pages(LayerArgs args) {
-  const std::int64_t heads = args.shape.num_kv_heads;
-  const bool some = selects(args.layer);
+void DeviceStep::select_pages(const LayerArgs& layer) {
+  const std::int64_t heads = layer.shape.num_kv_heads;
+  const bool some = selects(layer.layer);
   for (std::int32_t first = 0; some && first < arrays_.num_rows(); first += rows_a_pass_) {
+    LayerArgs args = layer;
     args.first_scored = first;
     args.end_scored = std::min(first + rows_a_pass_, arrays_.num_rows());
     const std::int64_t lists = (args.end_scored - first) * heads;
     const std::int64_t parts = (arrays_.page_capacity() + kScorePart - 1) / kScorePart;
     launch(Kernel::kScore, args, lists * parts, 8);
     if (args.end_scored == arrays_.num_rows()) mark_stage();
+    combine_scores(args, lists, parts);
     device_.launch(Kernel::kSelect, args, lists);
   }
   if (!some) mark_stage();
   mark_stage();
+}
+
+/// From a score a query head to the scores that pages are selected by, which `args` then names.
+void DeviceStep::combine_scores(LayerArgs& args, std::int64_t lists, std::int64_t parts) {
+  if (!combines_scores(args.mode)) return;
+  if (args.mode == GroupMode::kGroupSoftmax) {
+    launch(Kernel::kNormalise, args, lists * args.group, 8);
+  }
+  launch(Kernel::kCombine, args, lists * parts, 32);
+  take_combined_scores(args);
 }
 
 void DeviceStep::attend(const LayerArgs& args) {

@@ -68,7 +68,8 @@ class DeviceStep {
   std::int64_t score_room(std::int32_t rows) const;
   LayerArgs layer_args(std::int32_t layer, const DeviceRows& rows, float scale) const;
   void store_keys(const LayerArgs& args);
-  void select_pages(LayerArgs args);
+  void select_pages(const LayerArgs& layer);
+  void combine_scores(LayerArgs& args, std::int64_t lists, std::int64_t parts);
   void attend(const LayerArgs& args);
   void launch(Kernel kernel, const LayerArgs& args, std::int64_t work, std::int64_t per_processor);
   void mark_stage();
@@ -90,6 +91,7 @@ class DeviceStep {
   LayerArgs work_;  ///< pointers and strides of the work space
   DeviceArray<HeadBudget> device_budgets_;
   DeviceArray<float> scores_;
+  DeviceArray<Normaliser> normalisers_;
   DeviceArray<std::int32_t> lists_;
   DeviceArray<std::int32_t> list_count_;
   DeviceArray<std::int32_t> split_indptr_;

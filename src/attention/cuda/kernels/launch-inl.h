@@ -6,6 +6,7 @@
 #include "attention/cuda/device.h"
 #include "attention/cuda/kernels/append-inl.h"
 #include "attention/cuda/kernels/attend-inl.h"
+#include "attention/cuda/kernels/combine-inl.h"
 #include "attention/cuda/kernels/pages-inl.h"
 #include "attention/cuda/kernels/prefill-inl.h"
 #include "attention/cuda/kernels/score-inl.h"
@@ -48,6 +49,10 @@ void launch_of_type(Kernel kernel, const LayerArgs& args, const Launch& launch) 
       if (args.shape.q8_summaries) return launch(score<Q8Summary, D>, kScoreThreads, shared);
       return launch(score<PlainSummary<Element>, D>, kScoreThreads, shared);
     }
+    case Kernel::kNormalise:
+      return launch(normalise, kNormaliseThreads, 0);
+    case Kernel::kCombine:
+      return launch(combine, kCombineThreads, 0);
     case Kernel::kSelect:
       return launch(select, kSelectThreads, 0);
     case Kernel::kPlanSplits:

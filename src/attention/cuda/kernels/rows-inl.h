@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "attention/cuda/arguments.h"
+#include "selection/forced_pages.h"
 
 // How rows and KV heads are served, as every kernel sees it. After a platform header.
 
@@ -22,6 +23,19 @@ __device__ inline bool is_tiled(const LayerArgs& args, const Row& row, std::int3
 __device__ inline std::int64_t list_index(const LayerArgs& args, std::int32_t row,
                                           std::int32_t head) {
   return static_cast<std::int64_t>(row) * args.shape.num_kv_heads + head;
+}
+
+/// The pages that a scored row reads whatever their scores.
+__device__ inline ForcedPages forced_of(const LayerArgs& args, const Row& row, std::int32_t head) {
+  const std::int64_t kv_len =
+      (static_cast<std::int64_t>(row.num_pages - 1) << args.shape.page_shift) + row.tail_tokens;
+  return forced_pages(kv_len, args.shape.page_size(), args.sinks, args.window,
+                      args.budgets[head].pages);
+}
+
+/// Scores of one (row, KV head) of the pass: [score_rows, scores_stride].
+__device__ inline float* list_scores(const LayerArgs& args, std::int32_t index, std::int32_t head) {
+  return args.scores + list_index(args, index - args.first_scored, head) * args.scores_per_list;
 }
 
 /// First of the query heads of a KV head in a row of q or out.

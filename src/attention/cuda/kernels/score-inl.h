@@ -134,8 +134,7 @@ __global__ void __launch_bounds__(kScoreThreads) score(LayerArgs args) {
     __syncthreads();  // the coefficients before may still be read
     fold_queries<D>(args, args.q + head_offset(args, args.q_stride, index, head), coefficients);
     __syncthreads();
-    float* const scores = args.scores + list_index(args, index - args.first_scored, head) *
-                                            args.score_rows * args.scores_stride;
+    float* const scores = list_scores(args, index, head);
     const std::int32_t first =
         (part - args.part_indptr[index]) * kScorePart + thread_of_block() / kWarp * kScoreWarpPages;
     score_pages<Summary, D>(args, row, head, first, coefficients, scores);

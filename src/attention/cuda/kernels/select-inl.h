@@ -3,7 +3,6 @@
 
 #include "attention/cuda/kernels/rows-inl.h"
 #include "attention/cuda/kernels/warp-inl.h"
-#include "selection/forced_pages.h"
 
 // select: from scores to the list of pages that a (row, KV head) reads. After a platform header.
 
@@ -40,12 +39,21 @@ __device__ inline std::uint32_t order_key(float score) {
   return bits ^ ((bits >> 31) != 0 ? 0xFFFFFFFFU : 0x80000000U);
 }
 
-/// The candidates of one (row, KV head), by one row of scores or by the maximum of several.
+/// Key that no score has: of candidates that are out of the choice.
+inline constexpr std::uint32_t kOutOfChoice = 0;
+
+/// The candidates of one (row, KV head), by one row of scores or by the maximum of several; only
+/// those not taken yet if `distinct`.
 class Candidates {
  public:
   __device__ Candidates(const float* scores, std::int64_t stride, int rows, std::int32_t count,
-                        SelectShared& shared)
-      : scores_(scores), stride_(stride), rows_(rows), count_(count), shared_(shared) {}
+                        bool distinct, SelectShared& shared)
+      : scores_(scores),
+        stride_(stride),
+        rows_(rows),
+        count_(count),
+        distinct_(distinct),
+        shared_(shared) {}
 
   __device__ std::int32_t count() const { return count_; }
   __device__ std::uint32_t key(std::int32_t i) const {
@@ -64,7 +72,7 @@ class Candidates {
     for (std::int32_t i = thread_of_block(); i < count_; i += kSelectThreads) {
       const std::uint32_t key = make_key(i);
       if (count_ <= kKeptKeys) shared_.keys[i] = key;
-      low = key < low ? key : low;
+      low = key < low && key != kOutOfChoice ? key : low;
       high = key > high ? key : high;
     }
     QUEST_UNROLL
@@ -83,6 +91,7 @@ class Candidates {
 
  private:
   __device__ std::uint32_t make_key(std::int32_t i) const {
+    if (distinct_ && (shared_.taken[i / kWarp] >> (i % kWarp) & 1U) != 0) return kOutOfChoice;
     std::uint32_t most = 0;
     for (int r = 0; r < rows_; ++r) {
       const std::uint32_t key = order_key(scores_[r * stride_ + i]);
@@ -95,6 +104,7 @@ class Candidates {
   std::int64_t stride_;
   int rows_;
   std::int32_t count_;
+  bool distinct_;
   SelectShared& shared_;
 };
 
@@ -128,7 +138,9 @@ __device__ inline Threshold find_threshold(const Candidates& candidates, int k,
     shared.histogram[thread_of_block()] = 0;
     __syncthreads();
     for (std::int32_t i = thread_of_block(); i < candidates.count(); i += kSelectThreads) {
-      const std::uint32_t distance = candidates.key(i) - low;
+      const std::uint32_t key = candidates.key(i);
+      if (key < low) continue;  // out of the choice
+      const std::uint32_t distance = key - low;
       // A shift by all 32 bits is not defined.
       if ((static_cast<std::uint64_t>(distance) >> shift) != prefix) continue;
       atomicAdd(&shared.histogram[distance >> next & ((1U << bits) - 1)], 1);
@@ -231,17 +243,28 @@ __device__ inline bool any_nan(const LayerArgs& args, const float* scores, std::
   return __syncthreads_or(nan ? 1 : 0) != 0;
 }
 
+/// Takes k candidates as the group mode says: each query head its k best, each a private share and
+/// the mean over heads the rest, or the best by one score a page.
+__device__ inline void take_candidates(const LayerArgs& args, const float* scores, int k,
+                                       const ForcedPages& forced, SelectShared& shared) {
+  const bool quota = args.mode == GroupMode::kQuota;
+  const bool by_row = quota || args.mode == GroupMode::kPerHead;
+  const int share = quota ? k / 2 / args.group : k;
+  for (int r = 0; r < (by_row ? args.score_rows : 1); ++r) {
+    const int picks = quota && r == args.group ? k - share * args.group : share;
+    if (picks == 0) continue;
+    take_best(Candidates(scores + r * args.scores_stride + forced.sink_end, args.scores_stride,
+                         by_row ? 1 : args.score_rows, forced.num_candidates(), quota, shared),
+              picks, shared);
+  }
+}
+
 /// The list of one (row, KV head) that selects.
 __device__ inline void select_list(const LayerArgs& args, const Row& row, std::int32_t index,
                                    std::int32_t head, SelectShared& shared) {
-  const float* scores = args.scores + list_index(args, index - args.first_scored, head) *
-                                          args.score_rows * args.scores_stride;
+  const float* scores = list_scores(args, index, head);
   const std::int64_t list = list_index(args, index, head);
-  const std::int64_t kv_len =
-      (static_cast<std::int64_t>(row.num_pages - 1) << args.shape.page_shift) + row.tail_tokens;
-  const std::int32_t budget = args.budgets[head].pages;
-  const ForcedPages forced =
-      forced_pages(kv_len, 1 << args.shape.page_shift, args.sinks, args.window, budget);
+  const ForcedPages forced = forced_of(args, row, head);
   const std::int32_t words = (forced.num_candidates() + kWarp - 1) / kWarp;
   for (std::int32_t w = thread_of_block(); w < words; w += kSelectThreads) shared.taken[w] = 0;
   const bool nan = any_nan(args, scores, row.num_pages);
@@ -250,17 +273,9 @@ __device__ inline void select_list(const LayerArgs& args, const Row& row, std::i
     atomicMin(&args.report->nan_place,
               (args.layer * rows + index) * args.shape.num_kv_heads + head);
   }
-  const int k = budget - forced.count();
+  const int k = args.budgets[head].pages - forced.count();
   // With a NaN the forced pages alone are read: the step fails in the end.
-  if (!nan && k > 0) {
-    const bool per_head = args.mode == GroupMode::kPerHead;
-    const int choices = per_head ? args.score_rows : 1;
-    for (int r = 0; r < choices; ++r) {
-      take_best(Candidates(scores + r * args.scores_stride + forced.sink_end, args.scores_stride,
-                           per_head ? 1 : args.score_rows, forced.num_candidates(), shared),
-                k, shared);
-    }
-  }
+  if (!nan && k > 0) take_candidates(args, scores, k, forced, shared);
   const std::int32_t count = list_pages(forced, shared, args.lists + list * args.list_stride);
   if (thread_of_block() != 0) return;
   args.list_count[list] = count;

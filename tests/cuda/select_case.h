@@ -1,0 +1,104 @@
+// Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "attention/cuda/device.h"
+#include "cuda/emulator/emulated_device.h"
+#include "selection/group_selection.h"
+
+namespace quest::test {
+
+inline constexpr std::int32_t kPageSize = 8;
+
+/// Scores of one (row, KV head), and how pages are to be chosen by them.
+struct SelectCase {
+  GroupMode mode = GroupMode::kGroupMean;
+  std::int32_t group = 1;
+  std::int32_t num_pages = 1;
+  std::int32_t tail_tokens = kPageSize;
+  std::int32_t budget = 1;  ///< pages
+  std::int32_t sinks = 0;
+  std::int32_t window = 0;
+  float scale = 1;
+  std::vector<float> scores;  ///< [score rows, num_pages]
+
+  ForcedPages forced() const {
+    return forced_pages(std::int64_t{num_pages - 1} * kPageSize + tail_tokens, kPageSize, sinks,
+                        window, budget);
+  }
+  float score(std::int32_t row, std::int32_t page) const {
+    return scores[static_cast<std::size_t>(row * num_pages + page)];
+  }
+};
+
+struct Selected {
+  std::vector<std::int32_t> pages;
+  std::vector<float> combined;  ///< the group's scores, of modes that combine
+  cuda::StepReport report;
+};
+
+/// Runs the kernels from scores to the page list on the emulator.
+inline Selected run_select(const SelectCase& c) {
+  const auto device = emulator::make_device();
+  // One row whose second KV head selects; the first reads everything and is left alone.
+  cuda::LayerArgs args;
+  args.shape.num_kv_heads = 2;
+  args.shape.head_dim = 64;
+  args.shape.page_shift = 3;
+  args.layer = 5;
+  args.group = c.group;
+  args.scale = c.scale;
+  args.mode = c.mode;
+  args.sinks = c.sinks;
+  args.window = c.window;
+  const cuda::StepCounts counts{1, 0, 0};
+  const cuda::Row row{0, c.num_pages, c.tail_tokens, 1, 0};
+  const cuda::HeadBudget budgets[2] = {{c.num_pages, c.num_pages}, {c.budget, c.budget}};
+  const std::int32_t part_indptr[2] = {0, (c.num_pages + cuda::kScorePart - 1) / cuda::kScorePart};
+  args.counts = &counts;
+  args.rows = &row;
+  args.budgets = budgets;
+  args.part_indptr = part_indptr;
+  args.score_rows = num_score_rows(c.mode, c.group);
+  args.scores_stride = c.num_pages + 5;
+  const std::int32_t rows = args.score_rows + (cuda::combines_scores(c.mode) ? 1 : 0);
+  args.scores_per_list = rows * args.scores_stride;
+  // Greater garbage beyond the pages and in the other head's place is never selected.
+  std::vector<float> scores(static_cast<std::size_t>(2 * args.scores_per_list), 1e30F);
+  const auto mine = scores.begin() + args.scores_per_list;
+  for (std::int32_t r = 0; r < args.score_rows; ++r) {
+    std::copy_n(c.scores.begin() + r * c.num_pages, c.num_pages, mine + r * args.scores_stride);
+  }
+  std::vector<cuda::Normaliser> normalisers(static_cast<std::size_t>(2 * c.group));
+  args.scores = scores.data();
+  args.normalisers = normalisers.data();
+  args.first_scored = 0;
+  args.end_scored = 1;
+  args.list_stride = max_selected_pages(c.mode, c.group, c.budget, c.num_pages);
+  std::vector<std::int32_t> lists(static_cast<std::size_t>(2 * args.list_stride), -1);
+  std::int32_t list_count[2] = {-1, -1};
+  args.lists = lists.data();
+  args.list_count = list_count;
+  Selected selected;
+  selected.report.nan_place = cuda::StepReport::kNoNan;
+  args.report = &selected.report;
+  if (cuda::combines_scores(c.mode)) {
+    if (c.mode == GroupMode::kGroupSoftmax) device->launch(cuda::Kernel::kNormalise, args, 3);
+    device->launch(cuda::Kernel::kCombine, args, 3);
+    cuda::take_combined_scores(args);
+    const auto combined = mine + c.group * args.scores_stride;
+    selected.combined.assign(combined, combined + c.num_pages);
+  }
+  device->launch(cuda::Kernel::kSelect, args, 2);
+  EXPECT_EQ(list_count[0], -1);
+  selected.pages.assign(lists.begin() + args.list_stride,
+                        lists.begin() + args.list_stride + list_count[1]);
+  return selected;
+}
+
+}  // namespace quest::test
