@@ -196,6 +196,21 @@ TEST(CudaGrid, LongRequest_TakesSeveralRunsAndParts) {
   }
 }
 
+/// Rows that several blocks select from, and a short one beside them.
+TEST(CudaGrid, RowsOfThousandsOfPages_MatchReference) {
+  for (const GroupMode mode : kModes) {
+    Tally tally;
+    GridCase grid;
+    grid.group = 2;
+    grid.policy = policy_of(mode, 8 * 64);
+    grid.values = Values::kIntegers;
+    grid.requests = {{8 * 6200 + 3, 1, true}, {8 * 100, 1, true}, {8 * 4100, 2, true}};
+    grid.shape = {1, 1, 64, 8, KvType::kF16, pages_needed(grid.requests, 8)};
+    check(grid, make_emulated, tally);
+    EXPECT_EQ(tally.different, 0) << grid.describe();
+  }
+}
+
 /// Several rows of one request, each selecting on its own (SPEC S5.5).
 TEST(CudaGrid, SparseRows_EachRowSelectsForItself) {
   std::mt19937 random(13);

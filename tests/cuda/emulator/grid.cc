@@ -293,10 +293,13 @@ void run(const Launch& launch, const std::function<void()>& body) {
   struct Reset {
     ~Reset() { running = nullptr; }
   } const reset;
-  for (unsigned z = 0; z < launch.grid.z; ++z) {
-    for (unsigned y = 0; y < launch.grid.y; ++y) {
-      for (unsigned x = 0; x < launch.grid.x; ++x) block.run({x, y, z}, pool);
-    }
+  thread_local bool backwards = false;
+  backwards = !backwards;
+  const Index3& grid = launch.grid;
+  const unsigned blocks = grid.x * grid.y * grid.z;
+  for (unsigned i = 0; i < blocks; ++i) {
+    const unsigned b = backwards ? blocks - 1 - i : i;
+    block.run({b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y}, pool);
   }
 }
 

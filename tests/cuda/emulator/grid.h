@@ -10,7 +10,8 @@
 // A GPU's grid of threads on one host thread, for tests. Blocks run one after the other; the
 // threads of a block are fibers that change places at barriers and warp collectives only. What
 // hardware leaves undefined is made visible: shared memory starts as NaN, threads take turns in
-// both directions, and a barrier or collective that not all threads reach is an error.
+// both directions, as do the blocks of one launch and the next, and a barrier or collective that
+// not all threads reach is an error.
 namespace quest::emulator {
 
 struct Index3 {

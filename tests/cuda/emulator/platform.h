@@ -122,6 +122,15 @@ T atomicMax(T* address, std::type_identity_t<T> value) {
   return old;
 }
 
+template <class T>
+T atomicOr(T* address, std::type_identity_t<T> value) {
+  const T old = *address;
+  *address = old | value;
+  return old;
+}
+/// Blocks run one after the other.
+inline void __threadfence() {}
+
 inline int __popc(std::uint32_t x) { return std::popcount(x); }
 inline int __clz(int x) { return std::countl_zero(static_cast<std::uint32_t>(x)); }
 inline std::uint32_t __float_as_uint(float x) { return std::bit_cast<std::uint32_t>(x); }

@@ -11,6 +11,7 @@
 #include "attention/cuda/kernels/prefill-inl.h"
 #include "attention/cuda/kernels/score-inl.h"
 #include "attention/cuda/kernels/select-inl.h"
+#include "attention/cuda/kernels/select_long-inl.h"
 #include "attention/cuda/kernels/splits-inl.h"
 
 // Which instance of which kernel runs, with how many threads and how much shared memory. The one
@@ -55,6 +56,12 @@ void launch_of_type(Kernel kernel, const LayerArgs& args, const Launch& launch) 
       return launch(combine, kCombineThreads, 0);
     case Kernel::kSelect:
       return launch(select, kSelectThreads, 0);
+    case Kernel::kSelectRange:
+      return launch(select_range, kSelectThreads, 0);
+    case Kernel::kSelectHistogram:
+      return launch(select_histogram, kSelectThreads, 0);
+    case Kernel::kSelectNarrow:
+      return launch(select_narrow, kSelectThreads, 0);
     case Kernel::kPlanSplits:
       return launch(plan_splits, kSplitsThreads, 0);
     case Kernel::kAttend:
