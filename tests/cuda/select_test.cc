@@ -178,9 +178,10 @@ TEST(CudaSelect, Nan_IsReported) {
         c.num_pages = num_pages;
         c.budget = 10;
         c.sinks = 8;
-        const std::int32_t rows = num_score_rows(mode, 3);
-        c.scores.assign(static_cast<std::size_t>(rows * num_pages), 0.5F);
-        c.scores[static_cast<std::size_t>((rows - 1) * num_pages + page)] = std::nanf("");
+        const auto rows = static_cast<std::size_t>(num_score_rows(mode, 3));
+        const auto pages = static_cast<std::size_t>(num_pages);
+        c.scores.assign(rows * pages, 0.5F);
+        c.scores[(rows - 1) * pages + static_cast<std::size_t>(page)] = std::nanf("");
         const Selected selected = run_select(c);
         EXPECT_EQ(selected.report.nan_place, 5U * 2 + 1);  // layer 5, row 0, KV head 1
         EXPECT_THAT(selected.pages, testing::ElementsAre(0, num_pages - 1));  // the forced ones

@@ -3,6 +3,8 @@
 
 #include <ggml.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -47,6 +49,23 @@ inline const Gift* exchange_rows(const void* row, const emulator::Place& where) 
   return emulator::exchange(~0U, gift, where);
 }
 
+/// Sum as tensor cores may form it at worst: each term cut to the last place of a float32 as large
+/// as the greatest of them, and the sum cut to a float32. The ISA leaves both open.
+inline float truncated_sum(const double (&terms)[17]) {
+  double most = 0;
+  double plain = 0;
+  for (const double term : terms) {
+    most = std::max(most, std::abs(term));
+    plain += term;
+  }
+  if (most == 0 || !std::isfinite(plain)) return static_cast<float>(plain);
+  const double place = std::ldexp(1.0, std::ilogb(most) - 23);
+  double sum = 0;
+  for (const double term : terms) sum += std::trunc(term / place) * place;
+  const auto nearest = static_cast<float>(sum);
+  return std::abs(double{nearest}) > std::abs(sum) ? std::nextafter(nearest, 0.0F) : nearest;
+}
+
 }  // namespace matrices
 
 /// sums[16, 8] += a[16, 16] · b[16, 8] of a warp: mma.sync.aligned.m16n8k16.row.col.f32, elements
@@ -67,7 +86,8 @@ void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4], std::uint32_t b
     return theirs;
   };
   const unsigned lane = emulator::lane_index();
-  double total[4] = {sums[0], sums[1], sums[2], sums[3]};
+  double terms[4][17];  // C, then the products
+  for (int i = 0; i < 4; ++i) terms[i][0] = sums[i];
   // Lane 4r + p has columns 2p, 2p + 1, 2p + 8 and 2p + 9 of A's rows r and r + 8; lane 4c + p has
   // the same rows of B's column c.
   for (unsigned p = 0; p < 4; ++p) {
@@ -78,14 +98,14 @@ void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4], std::uint32_t b
       for (int i = 0; i < 2; ++i) {
         const double upper = row.a[4 * half + i];
         const double lower = row.a[4 * half + 2 + i];
-        total[0] += upper * left.b[2 * half + i];
-        total[1] += upper * right.b[2 * half + i];
-        total[2] += lower * left.b[2 * half + i];
-        total[3] += lower * right.b[2 * half + i];
+        terms[0][1 + 4 * p + 2 * half + i] = upper * left.b[2 * half + i];
+        terms[1][1 + 4 * p + 2 * half + i] = upper * right.b[2 * half + i];
+        terms[2][1 + 4 * p + 2 * half + i] = lower * left.b[2 * half + i];
+        terms[3][1 + 4 * p + 2 * half + i] = lower * right.b[2 * half + i];
       }
     }
   }
-  for (int i = 0; i < 4; ++i) sums[i] = static_cast<float>(total[i]);
+  for (int i = 0; i < 4; ++i) sums[i] = truncated_sum(terms[i]);
 }
 
 /// Four matrices of 8 rows of 8 elements from shared memory: ldmatrix.sync.aligned.m8n8.x4. Lane l

@@ -117,6 +117,20 @@ TEST(EmulatorMatrices, MultiplyAdd_OneElementOfEach) {
   EXPECT_THAT(moved, testing::ElementsAre(14, 1, 6));
 }
 
+/// 2^24 and odd integers: every term loses what lies below the last place of the greatest, and the
+/// sum is cut, not rounded, as hardware may do at worst.
+TEST(EmulatorMatrices, MultiplyAdd_CutsWhatTensorCoresMayCut) {
+  std::vector<float> a(16 * 16, 0.0F);
+  std::vector<float> b(16 * 8, 0.0F);
+  a[0] = 3;
+  b[0] = 0.5F;
+  std::vector<float> c(16 * 8, 0.0F);
+  c[0] = 0x1p24F;
+  EXPECT_EQ(multiply<false>(a, b, c)[0], 0x1p24F);  // 1.5 lies below the last place, 2
+  c[0] = -0x1p23F;
+  EXPECT_EQ(multiply<false>(a, b, c)[0], -0x1p23F + 1);  // 1.5 is cut to 1
+}
+
 /// NaN stays in its row or column.
 TEST(EmulatorMatrices, MultiplyAdd_NanOfBReachesItsColumnAlone) {
   std::vector<float> a(16 * 16, 0.0F);

@@ -312,10 +312,10 @@ __device__ inline void join_token_warps(int row_warp, int token_warp, Shared& sh
   if constexpr (kWarps > 1) {
     static_assert(Shared::kRows == kMmaRows &&
                   sizeof(float) * kWarps * kMmaRows * Shared::kHeadDim <= sizeof(shared.tiles.k));
-    // No key is needed any more. [token warp, eight channels, lane, 4]
+    // No key is needed any more. [token warp, eight channels, 4, lane]
     auto* const parts = reinterpret_cast<float*>(&shared.tiles.k[0][0][0]);
-    const auto part_of = [&](int warp, int n) {
-      return parts + ((warp * Shared::kPieces + n) * kWarp + lane) * 4;
+    const auto part_of = [&](int warp, int n, int i) -> float& {
+      return parts[((warp * Shared::kPieces + n) * 4 + i) * kWarp + lane];
     };
     QUEST_UNROLL
     for (int i = 0; i < 2; ++i) {
@@ -345,7 +345,7 @@ __device__ inline void join_token_warps(int row_warp, int token_warp, Shared& sh
       QUEST_UNROLL
       for (int i = 0; i < 4; ++i) {
         state.o[n][i] *= factor[i / 2];
-        if (n % kWarps != token_warp) part_of(token_warp, n)[i] = state.o[n][i];
+        if (n % kWarps != token_warp) part_of(token_warp, n, i) = state.o[n][i];
       }
     }
     __syncthreads();
@@ -355,7 +355,7 @@ __device__ inline void join_token_warps(int row_warp, int token_warp, Shared& sh
       for (int warp = 0; warp < kWarps; ++warp) {
         if (warp == token_warp) continue;
         QUEST_UNROLL
-        for (int i = 0; i < 4; ++i) state.o[n][i] += part_of(warp, n)[i];
+        for (int i = 0; i < 4; ++i) state.o[n][i] += part_of(warp, n, i);
       }
     }
   }

@@ -32,8 +32,8 @@ struct KvTiles {
   std::int32_t pages[kRunPages];
 };
 
-/// Starts to bring tokens [first, end) of the pages that are held into a stage. Values past the end
-/// are zero: a weight of zero must not meet a NaN.
+/// Starts to bring tokens [first, end) of the pages that are held into a stage. What lies past the
+/// end may be anything.
 template <int Threads, int D, int Tokens>
 __device__ inline void fetch_tile(const LayerArgs& args, std::int32_t head, std::int32_t first,
                                   std::int32_t end, int stage, KvTiles<D, Tokens>& tiles) {
@@ -42,10 +42,7 @@ __device__ inline void fetch_tile(const LayerArgs& args, std::int32_t head, std:
     const int t = i / kPieces;
     const int piece = i % kPieces;
     const std::int32_t token = first + t;
-    if (token >= end) {
-      tiles.v[stage][t][piece ^ (t % 8)] = uint4{0, 0, 0, 0};
-      continue;
-    }
+    if (token >= end) break;
     const std::int32_t slot = token & ((1 << args.shape.page_shift) - 1);
     const std::int64_t offset =
         page_offset(args.shape, tiles.pages[token >> args.shape.page_shift], head) + slot * D +
