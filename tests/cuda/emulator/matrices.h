@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "cuda/emulator/grid.h"
+#include "quest/error.h"
 
 // Tensor cores on the host: the warp collectives of src/attention/cuda/kernels/nvcc_platform.h that
 // load and multiply small matrices, with the fragment layouts of the PTX ISA. Included by
@@ -43,10 +44,20 @@ inline MatrixRow row_of(const Gift& gift) {
   return row;
 }
 
+/// The eight rows of a matrix must lie in different banks, or the load takes several turns.
 inline const Gift* exchange_rows(const void* row, const emulator::Place& where) {
+  constexpr std::uint64_t kBankGroups = 8;  // of 16 bytes
+  const std::uint64_t address = reinterpret_cast<std::uintptr_t>(row);
+  if (address % sizeof(MatrixRow) != 0) throw Error("ldmatrix: an address is not aligned");
   Gift gift{};
   std::memcpy(gift.data(), row, sizeof(MatrixRow));
-  return emulator::exchange(~0U, gift, where);
+  gift[2] = address / sizeof(MatrixRow) % kBankGroups;
+  const Gift* gifts = emulator::exchange(~0U, gift, where);
+  const unsigned lane = emulator::lane_index();
+  for (unsigned other = lane / 8 * 8; other < lane; ++other) {
+    if (gifts[other][2] == gift[2]) throw Error("ldmatrix: rows of one matrix share a bank");
+  }
+  return gifts;
 }
 
 /// Sum as tensor cores may form it at worst: each term cut to the last place of a float32 as large

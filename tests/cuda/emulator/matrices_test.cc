@@ -197,11 +197,16 @@ TEST(EmulatorMatrices, LoadedMatrices_AreTheFragmentsOfMultiplyAdd) {
   std::mt19937 random(11);
   const std::vector<float> a = integers(16 * 16, random);
   const std::vector<float> b = integers(16 * 16, random);
-  std::vector<std::uint16_t> a_bits(16 * 16);
-  std::vector<std::uint16_t> b_bits(16 * 16);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    a_bits[i] = ggml_fp32_to_fp16(a[i]);
-    b_bits[i] = ggml_fp32_to_fp16(b[i]);
+  // Rows of 24 elements, so that those of one matrix lie in different banks.
+  constexpr unsigned kRow = 24;
+  struct alignas(16) Bits {
+    std::uint16_t elements[16 * kRow];
+  };
+  Bits a_bits{};
+  Bits b_bits{};
+  for (unsigned i = 0; i < 16 * 16; ++i) {
+    a_bits.elements[i / 16 * kRow + i % 16] = ggml_fp32_to_fp16(a[i]);
+    b_bits.elements[i / 16 * kRow + i % 16] = ggml_fp32_to_fp16(b[i]);
   }
   for (const bool transposed : {false, true}) {
     std::vector<float> got(16 * 16, -1.0F);
@@ -209,11 +214,13 @@ TEST(EmulatorMatrices, LoadedMatrices_AreTheFragmentsOfMultiplyAdd) {
       const unsigned lane = threadIdx.x;
       std::uint32_t a_words[4];
       std::uint32_t b_words[4];
-      cuda::load_matrices(a_words, &a_bits[lane % 16 * 16 + lane / 16 * 8]);
+      const unsigned by_rows = lane % 16 * kRow + lane / 16 * 8;
+      const unsigned by_columns = (lane / 16 * 8 + lane % 8) * kRow + lane / 8 % 2 * 8;
+      cuda::load_matrices(a_words, a_bits.elements + by_rows);
       if (transposed) {
-        cuda::load_transposed_matrices(b_words, &b_bits[lane % 16 * 16 + lane / 16 * 8]);
+        cuda::load_transposed_matrices(b_words, b_bits.elements + by_rows);
       } else {
-        cuda::load_matrices(b_words, &b_bits[(lane / 16 * 8 + lane % 8) * 16 + lane / 8 % 2 * 8]);
+        cuda::load_matrices(b_words, b_bits.elements + by_columns);
       }
       for (unsigned n = 0; n < 2; ++n) {
         float sums[4] = {};
@@ -234,6 +241,21 @@ TEST(EmulatorMatrices, LoadedMatrices_AreTheFragmentsOfMultiplyAdd) {
       }
     }
   }
+}
+
+TEST(EmulatorMatrices, LoadMatrices_RowsInOneBankAreAnError) {
+  const auto load = [](unsigned stride) {
+    run({"banks", {1, 1, 1}, {32, 1, 1}, 4096}, [&] {
+      QUEST_DYNAMIC_SHARED(unsigned char, shared);
+      std::uint32_t words[4];
+      cuda::load_matrices(words, &shared + threadIdx.x * stride);
+    });
+  };
+  EXPECT_NO_THROW(load(16));
+  EXPECT_NO_THROW(load(48));
+  EXPECT_THROW(load(32), Error);   // rows 0 and 4 of a matrix
+  EXPECT_THROW(load(128), Error);  // all of them
+  EXPECT_THROW(load(24), Error);   // not aligned
 }
 
 TEST(EmulatorMatrices, Collectives_NeedTheWholeWarp) {
