@@ -14,6 +14,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -128,6 +129,81 @@ Summaries summarise(const Vector& keys, int size, bool moments) {
       result.second.push_back(
           moments ? std::max(0.0F, squares / static_cast<float>(size) - mean * mean) : high);
     }
+  }
+  return result;
+}
+
+float squared_distance(const float* a, const float* b) {
+  float sum = 0;
+  for (int j = 0; j < kDim; ++j) sum += (a[j] - b[j]) * (a[j] - b[j]);
+  return sum;
+}
+
+using Cluster = std::vector<const float*>;  ///< keys
+
+/// Two means, started from the two keys farthest apart. Neither side is empty.
+std::pair<Cluster, Cluster> halves(const Cluster& keys) {
+  const float* a = keys.front();
+  const float* b = keys.back();
+  for (const float* x : keys) {
+    for (const float* y : keys) {
+      if (squared_distance(x, y) > squared_distance(a, b)) {
+        a = x;
+        b = y;
+      }
+    }
+  }
+  Vector centres[2] = {Vector(a, a + kDim), Vector(b, b + kDim)};
+  // What equal keys, which no distance tells apart, are left with.
+  std::pair<Cluster, Cluster> parts = {{keys.begin(), keys.begin() + 1},
+                                       {keys.begin() + 1, keys.end()}};
+  for (int round = 0; round < 4; ++round) {
+    std::pair<Cluster, Cluster> next;
+    for (const float* key : keys) {
+      const bool left =
+          squared_distance(key, centres[0].data()) <= squared_distance(key, centres[1].data());
+      (left ? next.first : next.second).push_back(key);
+    }
+    if (next.first.empty() || next.second.empty()) break;
+    parts = next;
+    for (const auto& [part, centre] :
+         {std::pair{&parts.first, centres}, std::pair{&parts.second, centres + 1}}) {
+      std::fill(centre->begin(), centre->end(), 0.0F);
+      for (const float* key : *part) {
+        for (std::size_t j = 0; j < kDim; ++j) {
+          (*centre)[j] += key[j] / static_cast<float>(part->size());
+        }
+      }
+    }
+  }
+  return parts;
+}
+
+void add_box(const Cluster& keys, Summaries& to) {
+  for (int j = 0; j < kDim; ++j) {
+    const auto [low, high] = std::minmax_element(
+        keys.begin(), keys.end(), [j](const float* x, const float* y) { return x[j] < y[j]; });
+    to.first.push_back((*low)[j]);
+    to.second.push_back((*high)[j]);
+  }
+  ++to.pages;
+}
+
+/// `count` boxes a page (a power of two), each around keys that lie close together, wherever they
+/// stand in the page.
+void add_clusters(const Cluster& keys, int count, Summaries& to) {
+  if (count == 1) return add_box(keys, to);
+  const auto parts = keys.size() == 1 ? std::pair{keys, keys} : halves(keys);
+  add_clusters(parts.first, count / 2, to);
+  add_clusters(parts.second, count / 2, to);
+}
+
+Summaries clustered(const Vector& keys, int size, int count) {
+  Summaries result;
+  for (std::size_t first = 0; first < keys.size(); first += static_cast<std::size_t>(size) * kDim) {
+    Cluster page;
+    for (int t = 0; t < size; ++t) page.push_back(keys.data() + first + std::size_t(t) * kDim);
+    add_clusters(page, count, result);
   }
   return result;
 }
@@ -262,6 +338,9 @@ int main(int argc, char** argv) {
   const Summaries box16 = summarise(data.keys, 16, false);
   const Summaries box8 = summarise(data.keys, 8, false);
   const Summaries box4 = summarise(data.keys, 4, false);
+  const Summaries two16 = clustered(data.keys, 16, 2);
+  const Summaries four16 = clustered(data.keys, 16, 4);
+  const Summaries four32 = clustered(data.keys, 32, 4);
   const Summaries turned16 = summarise(turned, 16, false);
   const Summaries moments16 = summarise(data.keys, 16, true);
   const Summaries moments8 = summarise(data.keys, 8, true);
@@ -273,6 +352,9 @@ int main(int argc, char** argv) {
     ways.push_back({"min/max, page 8" + b, 8, boxes(box8, 1, beta)});
     ways.push_back({"two boxes" + b, 16, boxes(box8, 2, beta)});
     ways.push_back({"four boxes" + b, 16, boxes(box4, 4, beta)});
+    ways.push_back({"two clusters" + b, 16, boxes(two16, 2, beta)});
+    ways.push_back({"four clusters" + b, 16, boxes(four16, 4, beta)});
+    ways.push_back({"four clusters, page 32" + b, 32, boxes(four32, 4, beta)});
     ways.push_back({"min/max, rotated" + b, 16, rotated(turned16, beta)});
   }
   for (const float beta : {0.5F, 1.0F, 2.0F}) {

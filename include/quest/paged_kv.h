@@ -40,24 +40,25 @@ struct CacheShape {
 };
 
 /// One layer of the paged cache as kernels see it: plain pointers and sizes, owned by `KvCache`.
-/// A physical page index is the same in every layer.
+/// A physical page index is the same in every layer. Pages of one head that follow each other in
+/// the pool follow each other in memory: a head that reads many of them reads one stream.
 ///
 /// Of a q8_0 cache, one page of one head holds K as int8 [head_dim / 2, page_size, 2] (pairs of
 /// channels side by side, for pairwise dot products), V as int8 [page_size, head_dim], each
 /// followed by its scales, f16 [scale_blocks, page_size]. A q8 summary is int8 [2, head_dim]
 /// followed by f16 [scale_blocks], one scale for minimum and maximum alike.
 struct PagedKv {
-  std::byte* k = nullptr;          ///< [num_pages, num_kv_heads, head_dim, page_size]
-  std::byte* v = nullptr;          ///< [num_pages, num_kv_heads, page_size, head_dim]
+  std::byte* k = nullptr;          ///< [num_kv_heads, num_pages, head_dim, page_size]
+  std::byte* v = nullptr;          ///< [num_kv_heads, num_pages, page_size, head_dim]
   std::byte* summaries = nullptr;  ///< [num_kv_heads, num_pages, 2, head_dim]: minimum, maximum
   CacheShape shape;
 
   // Offsets are 64-bit throughout: a pool may pass 2^32 elements.
   std::byte* k_page(std::int32_t page, std::int32_t kv_head) const {
-    return k + (std::int64_t{page} * shape.num_kv_heads + kv_head) * shape.page_bytes();
+    return k + (std::int64_t{kv_head} * shape.num_pages + page) * shape.page_bytes();
   }
   std::byte* v_page(std::int32_t page, std::int32_t kv_head) const {
-    return v + (std::int64_t{page} * shape.num_kv_heads + kv_head) * shape.page_bytes();
+    return v + (std::int64_t{kv_head} * shape.num_pages + page) * shape.page_bytes();
   }
   std::byte* summary(std::int32_t page, std::int32_t kv_head) const {
     return summaries + (std::int64_t{kv_head} * shape.num_pages + page) * shape.summary_bytes();

@@ -124,11 +124,10 @@ void store_tokens(const PagedKv& layer, std::int32_t kv_head, std::span<const st
 
 void copy_page(const PagedKv& layer, std::int32_t from, std::int32_t to) {
   const CacheShape& shape = layer.shape;
-  // The heads of one page lie side by side.
-  const auto bytes = static_cast<std::size_t>(shape.num_kv_heads * shape.page_bytes());
-  std::memcpy(layer.k_page(to, 0), layer.k_page(from, 0), bytes);
-  std::memcpy(layer.v_page(to, 0), layer.v_page(from, 0), bytes);
+  const auto bytes = static_cast<std::size_t>(shape.page_bytes());
   for (std::int32_t head = 0; head < shape.num_kv_heads; ++head) {
+    std::memcpy(layer.k_page(to, head), layer.k_page(from, head), bytes);
+    std::memcpy(layer.v_page(to, head), layer.v_page(from, head), bytes);
     std::memcpy(layer.summary(to, head), layer.summary(from, head),
                 static_cast<std::size_t>(shape.summary_bytes()));
   }

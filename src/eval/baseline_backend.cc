@@ -264,7 +264,7 @@ class BaselineBackend final : public AttentionBackend {
     cpu::HeadPages storage;
     storage.k = kv.k_page(0, place.head);
     storage.v = kv.v_page(0, place.head);
-    storage.stride = kv.shape.num_kv_heads * kv.shape.page_bytes();
+    storage.stride = kv.shape.page_bytes();
     storage.table = request.rows.table;
     return storage;
   }

@@ -51,7 +51,7 @@ inline std::size_t LayerRun::list_index(const List& list) const {
 }
 
 inline HeadPages LayerRun::head_pages(const RequestPlan& request, std::int32_t head) const {
-  return {kv_.k_page(0, head), kv_.v_page(0, head), shape_.num_kv_heads * shape_.page_bytes(),
+  return {kv_.k_page(0, head), kv_.v_page(0, head), shape_.page_bytes(),
           request.table,       shape_.page_size,    shape_.head_dim};
 }
 

@@ -78,7 +78,7 @@ HWY_INLINE void store_scores(const ScoreArgs& args, const V (&sum)[kRows][kPages
 }
 
 /// Calls body(rows as a constant, args, coefficients, scores) for the rows of coefficients, at
-/// most kMost (1, 2 or 4) at a time.
+/// most kMost (2 or 4) at a time.
 template <int kMost, class Body>
 HWY_INLINE void for_each_row_block(const ScoreArgs& args, const Body& body) {
   const std::int64_t length = std::int64_t{2} * args.head_dim;
@@ -89,8 +89,11 @@ HWY_INLINE void for_each_row_block(const ScoreArgs& args, const Body& body) {
     if (kMost >= 4 && rows >= 4) {
       body(std::integral_constant<int, HWY_MIN(kMost, 4)>(), args, coefficients, scores);
       row += 4;
-    } else if (kMost >= 2 && rows >= 2) {
-      body(std::integral_constant<int, HWY_MIN(kMost, 2)>(), args, coefficients, scores);
+    } else if (kMost >= 3 && rows == 3) {
+      body(std::integral_constant<int, HWY_MIN(kMost, 3)>(), args, coefficients, scores);
+      row += 3;
+    } else if (rows >= 2) {
+      body(std::integral_constant<int, 2>(), args, coefficients, scores);
       row += 2;
     } else {
       body(std::integral_constant<int, 1>(), args, coefficients, scores);

@@ -20,7 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace quest::cpu::HWY_NAMESPACE {
 
 /// score_pages for summaries of integers: [2, head_dim], then one f16 scale a block of channels.
-/// Minimum and maximum share the scale, so each block is summed first and scaled once.
+/// An 8-bit integer times an f16 scale is exact in float32, so integers are scaled as they are
+/// widened, once for all rows.
 template <int kRows, int kPages>
 HWY_INLINE void score_pages_q8(const ScoreArgs& args, const float* HWY_RESTRICT coefficients,
                                std::int32_t first, std::int32_t valid, std::int32_t last,
@@ -42,11 +43,11 @@ HWY_INLINE void score_pages_q8(const ScoreArgs& args, const float* HWY_RESTRICT 
   }
   for (std::int32_t begin = 0, block = 0; begin < head_dim; begin += kScaleBlock, ++block) {
     const std::int32_t end = HWY_MIN(begin + kScaleBlock, head_dim);
-    V part[kRows][kPages];
+    V scale[kPages];
     QUEST_UNROLL
     for (int p = 0; p < kPages; ++p) {
-      QUEST_UNROLL
-      for (int r = 0; r < kRows; ++r) part[r][p] = hn::Zero(d);
+      const auto* scales = reinterpret_cast<const std::uint16_t*>(summary[p] + 2 * head_dim);
+      scale[p] = hn::Set(d, scale_at(scales, block));
     }
     for (std::int32_t j = begin; j < end; j += kLanes) {
       V low[kRows];
@@ -58,21 +59,14 @@ HWY_INLINE void score_pages_q8(const ScoreArgs& args, const float* HWY_RESTRICT 
       }
       QUEST_UNROLL
       for (int p = 0; p < kPages; ++p) {
-        const V minimum = load_integers(d, summary[p] + j);
-        const V maximum = load_integers(d, summary[p] + head_dim + j);
+        const V minimum = hn::Mul(scale[p], load_integers(d, summary[p] + j));
+        const V maximum = hn::Mul(scale[p], load_integers(d, summary[p] + head_dim + j));
         QUEST_UNROLL
         for (int r = 0; r < kRows; ++r) {
-          part[r][p] = hn::MulAdd(low[r], minimum, part[r][p]);
-          part[r][p] = hn::MulAdd(high[r], maximum, part[r][p]);
+          sum[r][p] = hn::MulAdd(low[r], minimum, sum[r][p]);
+          sum[r][p] = hn::MulAdd(high[r], maximum, sum[r][p]);
         }
       }
-    }
-    QUEST_UNROLL
-    for (int p = 0; p < kPages; ++p) {
-      const auto* scales = reinterpret_cast<const std::uint16_t*>(summary[p] + 2 * head_dim);
-      const V scale = hn::Set(d, scale_at(scales, block));
-      QUEST_UNROLL
-      for (int r = 0; r < kRows; ++r) sum[r][p] = hn::MulAdd(part[r][p], scale, sum[r][p]);
     }
   }
   store_scores<kRows, kPages>(args, sum, valid, scores + first);
@@ -89,7 +83,7 @@ void score_rows_q8(const ScoreArgs& args, const float* coefficients, float* scor
 }
 
 HWY_INLINE void score_q8(const ScoreArgs& args) {
-  for_each_row_block<2>(
+  for_each_row_block<kRegisters == 32 ? 4 : 2>(
       args, [](auto rows, const ScoreArgs& a, const float* coefficients, float* scores)
                 HWY_ATTR { score_rows_q8<decltype(rows)::value>(a, coefficients, scores); });
 }

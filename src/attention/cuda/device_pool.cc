@@ -152,29 +152,21 @@ void DevicePool::upload_slots(std::int32_t layer_index, std::int32_t page, const
   const std::int64_t d = shape_.head_dim;
   const std::int64_t page_size = shape_.page_size();
   const std::int64_t count = slots.end - slots.first;
-  // Slots that hold no token are left alone; whole pages of all heads lie side by side.
-  const bool whole = count == page_size;
-  staging_.resize(static_cast<std::size_t>(page_elements_));
+  const std::int64_t bytes = count * d * static_cast<std::int64_t>(sizeof(std::uint16_t));
+  staging_.resize(static_cast<std::size_t>(count * d));
   for (std::int32_t head = 0; head < shape_.num_kv_heads; ++head) {
-    std::uint16_t* const keys = staging_.data() + (whole ? head * page_size * d : 0);
     const auto* const columns = reinterpret_cast<const std::uint16_t*>(host.k_page(page, head));
     for (std::int64_t j = 0; j < d; ++j) {
       for (std::int64_t t = 0; t < count; ++t) {
-        keys[t * d + j] = columns[j * page_size + slots.first + t];
+        staging_[static_cast<std::size_t>(t * d + j)] = columns[j * page_size + slots.first + t];
       }
     }
+    // Slots that hold no token are left alone.
     const std::int64_t offset =
         ((std::int64_t{page} * shape_.num_kv_heads + head) * page_size + slots.first) * d;
-    const std::int64_t bytes = count * d * static_cast<std::int64_t>(sizeof(std::uint16_t));
-    if (!whole) {
-      device_.upload(pool.k + offset, keys, bytes);
-      device_.upload(pool.v + offset, host.v_page(page, head) + slots.first * d * 2, bytes);
-    }
+    device_.upload(pool.k + offset, staging_.data(), bytes);
+    device_.upload(pool.v + offset, host.v_page(page, head) + slots.first * d * 2, bytes);
   }
-  if (!whole) return;
-  const std::int64_t bytes = page_elements_ * static_cast<std::int64_t>(sizeof(std::uint16_t));
-  device_.upload(pool.k + page * page_elements_, staging_.data(), bytes);
-  device_.upload(pool.v + page * page_elements_, host.v_page(page, 0), bytes);
 }
 
 void DevicePool::summarise(const std::vector<TouchedPage>& pages) {
