@@ -120,7 +120,7 @@ int chat(const ChatOptions& options) {
   if (isatty(STDIN_FILENO) == 1) say("/reset forgets the history, /exit or Ctrl-D ends");
   const int status = loop.loop();
   if (options.common.json) {
-    Json json = common_fields(model->info(), engine.options().threads);
+    Json json = engine_fields(engine);
     json["turns"] = loop.turns();
     json["policy"] = policy_fields(engine.options());
     output.write(dump(json));

@@ -190,7 +190,7 @@ int run_completion(const CommonOptions& options, EngineOptions engine_settings, 
         if (stream) output.write(text);
       });
   if (options.json) {
-    Json json = common_fields(model->info(), engine.options().threads);
+    Json json = engine_fields(engine);
     json.update(completion_fields(completion));
     json["policy"] = policy_fields(engine.options());
     output.write(dump(json));

@@ -39,6 +39,12 @@ Json common_fields(const ModelInfo& info, int threads) {
           {"cpu", cpu_name()},        {"threads", threads},     {"model", info.path}};
 }
 
+Json engine_fields(const Engine& engine) {
+  Json json = common_fields(engine.model().info(), engine.options().threads);
+  json["device"] = engine.attention().device();
+  return json;
+}
+
 Json policy_fields(const EngineOptions& options) {
   const SelectionPolicy& policy = options.policy;
   return {{"dense", policy.dense},

@@ -22,6 +22,10 @@ int resolved_threads(int threads);
 /// The fields that every result carries: version, commit, compiler, cpu, threads, model.
 Json common_fields(const ModelInfo& info, int threads);
 
+/// The fields of results whose backend can be chosen: the common ones and `device`, where the
+/// engine's KV cache and attention are ("cpu", or the GPU's name).
+Json engine_fields(const Engine& engine);
+
 /// What the engine was told to read.
 Json policy_fields(const EngineOptions& options);
 

@@ -114,7 +114,8 @@ double run_case(const Case& c, int device) {
 std::vector<Case> cases(bool quick) {
   std::vector<Case> all;
   const std::int32_t groups[] = {1, 2, 4, 8, 16, 3};
-  const GroupMode modes[] = {GroupMode::kGroupMean, GroupMode::kGroupMax, GroupMode::kPerHead};
+  const GroupMode modes[] = {GroupMode::kGroupMean, GroupMode::kGroupMax, GroupMode::kPerHead,
+                             GroupMode::kGroupSoftmax, GroupMode::kQuota};
   std::size_t next = 0;
   for (const std::int32_t head_dim : {64, 128, 256}) {
     for (const std::int32_t page_size : {8, 16, 32, 64}) {
@@ -123,7 +124,7 @@ std::vector<Case> cases(bool quick) {
           Case c;
           c.shape = {2, 2, head_dim, page_size, type, 1600 / page_size + 20, summary};
           c.group = groups[next % 6];
-          c.policy.group_mode = modes[next % 3];
+          c.policy.group_mode = modes[next % 5];
           c.policy.budget = 6 * page_size;
           c.policy.sinks = 4;
           c.policy.window = 20;

@@ -3,13 +3,16 @@
 // captured step, then times. One JSON object on standard output or in a file.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
+#include <optional>
 #include <string>
 
 #include "build_info.h"
 #include "gpu_check/correctness.h"
 #include "gpu_check/gpu.h"
+#include "gpu_check/peers.h"
+#include "gpu_check/report.h"
 #include "gpu_check/tables.h"
+#include "output.h"
 #include "quest/cuda.h"
 #include "quest/error.h"
 
@@ -20,26 +23,40 @@ struct Options {
   bool quick = false;
   double seconds = 150;  ///< of the tables
   std::string output;
+  std::string html;
+  std::string peers;
 };
 
+using quest::cli::Json;
+
 int run(const Options& options) {
+  if (!options.html.empty() && options.html == options.output) {
+    throw quest::InvalidArgument("-o and --html both name '" + options.html + "'; give two files");
+  }
   quest::require_cuda();
-  nlohmann::json json{{"version", QUEST_VERSION},
-                      {"commit", QUEST_COMMIT},
-                      {"compiler", QUEST_COMPILER},
-                      {"gpu", quest::gpu_check::device_name(options.device)},
-                      {"driver", quest::gpu_check::driver_version()}};
+  const std::string gpu = quest::gpu_check::device_name(options.device);
+  // Bad paths and files are refused before minutes of work.
+  quest::cli::Output output(options.output);
+  std::optional<quest::cli::Output> html = quest::cli::side_output(options.html, "--html");
+  Json peers;
+  if (!options.peers.empty()) peers = quest::gpu_check::read_peers(options.peers, gpu);
+
+  Json json{{"version", QUEST_VERSION},
+            {"commit", QUEST_COMMIT},
+            {"compiler", QUEST_COMPILER},
+            {"gpu", gpu},
+            {"driver", quest::gpu_check::driver_version()}};
   json["correctness"] = quest::gpu_check::check_correctness(options.device, options.quick);
   json["graph"] = quest::gpu_check::check_graph(options.device);
   json["tables"] = quest::gpu_check::measure_tables(options.device, options.quick, options.seconds);
-  const std::string text = json.dump(2) + "\n";
-  if (options.output.empty()) {
-    std::fputs(text.c_str(), stdout);
-  } else {
-    std::ofstream file(options.output);
-    file << text;
-    if (!file.flush()) throw quest::FileError("cannot write '" + options.output + "'");
+  if (!peers.is_null()) {
+    peers["rows"] = quest::gpu_check::compare_peers(peers["rows"], json["tables"]["rows"]);
+    json["peers"] = peers;
   }
+  output.write(json.dump(2) + "\n");
+  if (html) html->write(quest::cli::as_html(quest::gpu_check::make_report(json)));
+  output.finish();
+  if (html) html->finish();
   const int failed = json["correctness"]["failed"].get<int>() + json["graph"]["failed"].get<int>();
   std::fprintf(stderr, "quest-gpu-check: %d failed of %d cases and %d replays\n", failed,
                json["correctness"]["cases"].get<int>(), json["graph"]["replays"].get<int>());
@@ -55,6 +72,9 @@ int main(int argc, char** argv) {
   app.add_flag("--quick", options.quick, "A few small shapes, for compute-sanitizer");
   app.add_option("--seconds", options.seconds, "Time for the tables")->capture_default_str();
   app.add_option("-o,--output", options.output, "Write the JSON to this file");
+  app.add_option("--html", options.html, "Write a report with charts to this file");
+  app.add_option("--peers", options.peers,
+                 "What scripts/gpu_peers.py measured on this GPU, to be shown beside");
   CLI11_PARSE(app, argc, argv);
   try {
     return run(options);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -45,6 +46,8 @@ class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
   virtual std::string_view name() const = 0;
+  /// Where keys, values and attention are: "cpu", or the GPU's name as its driver gives it.
+  virtual std::string device() const = 0;
 
   /// The policy of the steps to come. Throws InvalidArgument, the old policy then stays. One
   /// thread, between steps.

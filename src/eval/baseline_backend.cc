@@ -68,6 +68,7 @@ class BaselineBackend final : public AttentionBackend {
         policy_(policy) {}
 
   std::string_view name() const override { return "baseline"; }
+  std::string device() const override { return inner_->device(); }
 
   void set_policy(SelectionPolicy policy) override {
     inner_->set_policy(policy);

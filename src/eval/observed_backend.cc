@@ -1,6 +1,7 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #include "eval/observed_backend.h"
 
+#include <string>
 #include <utility>
 
 #include "quest/team.h"
@@ -14,6 +15,7 @@ class ObservedBackend final : public AttentionBackend {
       : inner_(std::move(inner)), observer_(observer) {}
 
   std::string_view name() const override { return inner_->name(); }
+  std::string device() const override { return inner_->device(); }
   void set_policy(SelectionPolicy policy) override { inner_->set_policy(std::move(policy)); }
 
   void begin_step(const Batch& batch, std::int32_t num_q_heads, int threads) override {

@@ -55,6 +55,7 @@ const std::vector<std::string> kCompletionFields = {"text",
 
 void expect_completion(const nlohmann::json& json) {
   expect_fields(json, kCommonFields);
+  EXPECT_EQ(json.at("device"), "cpu");
   expect_fields(json, kCompletionFields);
   expect_fields(json.at("bytes_read"), {"k", "v", "summaries"});
   expect_fields(json.at("seconds"), kStages);
@@ -379,6 +380,7 @@ TEST_F(Program, ChatKeepsItsHistoryInTheCache) {
   setup.input = "My name is Mathilda.\nWhat is my name?\n/reset\nHello\n/exit\nnever read\n";
   const auto json = run_json({"chat", "-n", "16"}, setup);
   expect_fields(json, kCommonFields);
+  EXPECT_EQ(json.at("device"), "cpu");
   const auto& turns = json.at("turns");
   ASSERT_EQ(turns.size(), 3U);
   EXPECT_EQ(turns[1].at("user"), "What is my name?");

@@ -240,8 +240,14 @@ TEST(CudaBackend, LongSums_DoNotDrift) {
   constexpr std::int64_t kTokens = 16000;
   std::vector<float> outputs[2];
   for (const bool emulated : {true, false}) {
+    const Side::Make in_one_split = [](KvCache& cache, SelectionPolicy policy) {
+      cuda::Tuning tuning;
+      tuning.most_splits = 1;
+      tuning.split_tokens = 1 << 20;
+      return cuda::make_backend(cache, std::move(policy), emulator::make_device(), tuning);
+    };
     Side side({1, 1, 64, 64, KvType::kF16, kTokens / 64 + 1}, 8, policy_of(64),
-              emulated ? make_emulated : make_reference_backend);
+              emulated ? in_one_split : make_reference_backend);
     const SequenceId id = side.cache.create();
     side.cache.reserve(id, kTokens);
     const std::vector<float> k(kTokens * 64, 0.0F);

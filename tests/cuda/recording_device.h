@@ -23,7 +23,8 @@ class RecordingDevice final : public cuda::Device {
   explicit RecordingDevice(std::unique_ptr<cuda::Device> device) : device_(std::move(device)) {}
 
   std::vector<Launch> launches;
-  int copies = 0;  ///< to and from the host
+  int copies = 0;                   ///< to and from the host
+  std::int64_t uploaded_bytes = 0;  ///< to the device
 
   /// Runs recorded launches again.
   void replay(const std::vector<Launch>& recorded) {
@@ -37,6 +38,7 @@ class RecordingDevice final : public cuda::Device {
   void release(void* memory) noexcept override { device_->release(memory); }
   void upload(void* to, const void* from, std::int64_t bytes) override {
     ++copies;
+    uploaded_bytes += bytes;
     device_->upload(to, from, bytes);
   }
   void download(void* to, const void* from, std::int64_t bytes) override {

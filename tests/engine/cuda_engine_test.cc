@@ -68,6 +68,8 @@ TEST(CudaEngine, EmulatedDevice_GivesTheCpusTokens) {
     const auto cpu = make_engine(file.path(), options_of(mode, false));
     const auto gpu = make_engine(file.path(), options_of(mode, true));
     EXPECT_EQ(gpu->attention().name(), "cuda");
+    EXPECT_EQ(gpu->attention().device(), "emulator");
+    EXPECT_EQ(cpu->attention().device(), "cpu");
     EXPECT_EQ(converse(*gpu, prompt), converse(*cpu, prompt));
     const AttentionCounters& got = gpu->counters().attention;
     const AttentionCounters& want = cpu->counters().attention;

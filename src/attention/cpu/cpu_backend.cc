@@ -22,6 +22,7 @@ class CpuBackend final : public AttentionBackend {
   }
 
   std::string_view name() const override { return "cpu"; }
+  std::string device() const override { return "cpu"; }
 
   void set_policy(SelectionPolicy policy) override {
     const CacheShape& shape = cache_.shape();

@@ -45,6 +45,12 @@ struct TouchedPage {
   std::int32_t tokens = 0;  ///< valid tokens once the step's own are stored
 };
 
+/// An entry of the page tables that is not what the step before left there.
+struct TablePatch {
+  std::int32_t place = 0;
+  std::int32_t page = 0;
+};
+
 /// Consecutive rows of one request that the prefill kernel serves together where they read
 /// everything.
 struct Tile {
@@ -158,6 +164,11 @@ struct LayerArgs {
   // Of copy_page alone: physical pages.
   std::int32_t copy_from = 0;
   std::int32_t copy_to = 0;
+
+  // Of patch_tables alone.
+  std::int32_t* patched = nullptr;
+  const TablePatch* patches = nullptr;
+  std::int32_t num_patches = 0;
 };
 
 /// Whether the heads' scores become one score of the group before pages are selected.
@@ -191,6 +202,8 @@ inline constexpr std::int32_t kSelectPart = 2048;
 inline constexpr int kSelectBinBits = 10;
 /// Equal parts of the range of keys that they are counted by.
 inline constexpr int kSelectBins = 1 << kSelectBinBits;
+/// Page table entries that one block changes.
+inline constexpr std::int32_t kPatchThreads = 128;
 /// Rows of heads (positions times query heads of the group) that share one pass of the prefill
 /// kernel over keys and values.
 inline constexpr std::int32_t kTileHeads = 64;

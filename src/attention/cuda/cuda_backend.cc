@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <exception>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,7 @@ class Backend final : public AttentionBackend {
   }
 
   std::string_view name() const override { return "cuda"; }
+  std::string device() const override { return device_->name(); }
 
   void set_policy(SelectionPolicy policy) override { step_.set_policy(std::move(policy)); }
 

@@ -132,7 +132,8 @@ class GpuDevice final : public Device {
 
   /// In debug builds every kernel is waited for, so that a fault names its kernel; not while the
   /// stream is being captured, when nothing runs.
-  void finish_debug_launch(Kernel kernel, const LayerArgs& args, std::int64_t blocks) {
+  [[maybe_unused]] void finish_debug_launch(Kernel kernel, const LayerArgs& args,
+                                            std::int64_t blocks) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     check(cudaStreamIsCapturing(stream_, &status), "cannot ask for the capture status");
     if (status != cudaStreamCaptureStatusNone) return;

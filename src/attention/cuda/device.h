@@ -25,6 +25,7 @@ enum class Kernel {
   kMergeSplits,
   kPrefill,
   kCopyPage,
+  kPatchTables,
 };
 
 constexpr const char* name_of(Kernel kernel) {
@@ -57,6 +58,8 @@ constexpr const char* name_of(Kernel kernel) {
       return "prefill";
     case Kernel::kCopyPage:
       return "copy_page";
+    case Kernel::kPatchTables:
+      return "patch_tables";
   }
   return "?";
 }

@@ -15,8 +15,9 @@ namespace quest::cuda {
 
 /// Keys, values and summaries of a KV cache in device memory, page for page: physical page p of the
 /// cache is page p here, so page tables serve both. Copies and cuts of pages are repeated on the
-/// device at once; tokens that were stored on the host (a restored session, say) go over before the
-/// next step. What the backend appends exists on the device only.
+/// device at once, but for the summary of a copy, which nothing reads before it is made anew;
+/// tokens that were stored on the host (a restored session, say) go over before the next step. What
+/// the backend appends exists on the device only.
 class DevicePool final : public PageListener {
  public:
   /// Allocates the pool. Throws InvalidArgument for a cache that the kernels do not serve or that

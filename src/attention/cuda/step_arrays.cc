@@ -15,21 +15,70 @@ void StepArrays::begin(const Batch& batch, const CacheShape& shape, std::int32_t
   part_indptr_.assign(1, 0);
   list_rows_ = sparse_rows_ = max_sparse_pages_ = 0;
   const std::int32_t tile_rows = std::max(1, kTileHeads / group);
+  place_tables(batch);
   for (std::int32_t r = 0; r < batch.num_requests(); ++r) add_request(batch, shape, r, tile_rows);
-  table_capacity_ = std::max(table_capacity_, std::bit_ceil(batch.page_indices.size()));
 
   place();
   packed_.resize(at_.end);
+  memory_.grow(static_cast<std::int64_t>(at_.end));
+  find_patches(batch);
   const StepCounts counts{num_rows(), static_cast<std::int32_t>(touched_.size()), num_tiles()};
   pack(at_.counts, &counts, 1);
   pack(at_.rows, rows_.data(), rows_.size());
   pack(at_.touched, touched_.data(), touched_.size());
   pack(at_.tiles, tiles_.data(), tiles_.size());
   pack(at_.part_indptr, part_indptr_.data(), part_indptr_.size());
-  pack(at_.table, batch.page_indices.data(), batch.page_indices.size());
-  memory_.grow(static_cast<std::int64_t>(at_.end));
-  const std::size_t used = at_.table + batch.page_indices.size() * sizeof(std::int32_t);
+  const std::size_t patches = patches_.size() <= most_patches() ? patches_.size() : 0;
+  pack(at_.patches, patches_.data(), patches);
+  const std::size_t used = at_.patches + patches * sizeof(TablePatch);
   device.upload(memory_.data(), packed_.data(), static_cast<std::int64_t>(used));
+  send_tables(shape, device);
+}
+
+/// Each request's table has room for as many pages as a power of two, so that the tables after it
+/// stay where they are while it grows.
+void StepArrays::place_tables(const Batch& batch) {
+  table_begin_.clear();
+  std::size_t end = 0;
+  for (std::int32_t r = 0; r < batch.num_requests(); ++r) {
+    table_begin_.push_back(static_cast<std::int32_t>(end));
+    const auto pages = static_cast<std::size_t>(batch.num_pages(r));
+    if (pages > 0) end += std::bit_ceil(pages);
+  }
+  table_end_ = end;
+  const std::size_t capacity = std::bit_ceil(std::max<std::size_t>(end, 1));
+  if (capacity <= sent_.size()) return;
+  tables_.grow(static_cast<std::int64_t>(capacity));
+  sent_.assign(capacity, -1);
+}
+
+void StepArrays::find_patches(const Batch& batch) {
+  patches_.clear();
+  for (std::int32_t r = 0; r < batch.num_requests(); ++r) {
+    const std::int32_t* const pages = batch.pages(r);
+    const std::int32_t begin = table_begin_[static_cast<std::size_t>(r)];
+    for (std::int32_t i = 0; i < batch.num_pages(r); ++i) {
+      std::int32_t& sent = sent_[static_cast<std::size_t>(begin + i)];
+      if (sent != pages[i]) patches_.push_back({begin + i, pages[i]});
+      sent = pages[i];
+    }
+  }
+}
+
+/// Few changes are patched in by a kernel; many, of another batch, are sent with all the rest.
+void StepArrays::send_tables(const CacheShape& shape, Device& device) const {
+  if (patches_.empty()) return;
+  if (patches_.size() > most_patches()) {
+    device.upload(tables_.data(), sent_.data(),
+                  static_cast<std::int64_t>(table_end_ * sizeof(std::int32_t)));
+    return;
+  }
+  LayerArgs args;
+  args.shape.head_dim = shape.head_dim;
+  args.patched = tables_.data();
+  args.patches = reinterpret_cast<const TablePatch*>(memory_.data() + at_.patches);
+  args.num_patches = static_cast<std::int32_t>(patches_.size());
+  device.launch(Kernel::kPatchTables, args, (args.num_patches + kPatchThreads - 1) / kPatchThreads);
 }
 
 void StepArrays::add_request(const Batch& batch, const CacheShape& shape, std::int32_t request,
@@ -43,7 +92,7 @@ void StepArrays::add_request(const Batch& batch, const CacheShape& shape, std::i
   for (std::int32_t i = 0; i < count; ++i) {
     const std::int64_t position = first_position + i;
     Row row;
-    row.table = batch.page_indptr[static_cast<std::size_t>(request)];
+    row.table = table_begin_[static_cast<std::size_t>(request)];
     row.num_pages = static_cast<std::int32_t>(position / page_size + 1);
     row.tail_tokens = static_cast<std::int32_t>(position % page_size + 1);
     row.sparse = sparse ? 1 : 0;
@@ -85,7 +134,7 @@ void StepArrays::place() {
   at_.touched = take(rows * sizeof(TouchedPage));
   at_.tiles = take(rows * sizeof(Tile));
   at_.part_indptr = take((rows + 1) * sizeof(std::int32_t));
-  at_.table = take(table_capacity_ * sizeof(std::int32_t));
+  at_.patches = take(most_patches() * sizeof(TablePatch));
   at_.end = end;
 }
 
@@ -101,7 +150,7 @@ void StepArrays::describe(LayerArgs& args) const {
   args.touched = reinterpret_cast<const TouchedPage*>(base + at_.touched);
   args.tiles = reinterpret_cast<const Tile*>(base + at_.tiles);
   args.part_indptr = reinterpret_cast<const std::int32_t*>(base + at_.part_indptr);
-  args.table = reinterpret_cast<const std::int32_t*>(base + at_.table);
+  args.table = tables_.data();
 }
 
 }  // namespace quest::cuda

@@ -11,12 +11,13 @@
 
 namespace quest::cuda {
 
-/// A step's batch as kernels read it, in one piece of device memory. The addresses depend on the
-/// number of rows and on capacities that grow by doubling, not on lengths or page tables, so that a
-/// captured step can be replayed with new contents.
+/// A step's batch as kernels read it: one piece of device memory that is sent whole, and the page
+/// tables, of which a step sends what changed. The addresses depend on the number of rows and on
+/// capacities that grow by doubling, not on lengths or page tables, so that a captured step can be
+/// replayed with new contents.
 class StepArrays {
  public:
-  explicit StepArrays(Device& device) : memory_(device) {}
+  explicit StepArrays(Device& device) : memory_(device), tables_(device) {}
 
   /// Fills the arrays from a valid batch and sends them to the device. `group`: query heads of one
   /// KV head.
@@ -42,12 +43,17 @@ class StepArrays {
     std::size_t touched = 0;
     std::size_t tiles = 0;
     std::size_t part_indptr = 0;
-    std::size_t table = 0;
+    std::size_t patches = 0;
     std::size_t end = 0;
   };
 
   void add_request(const Batch& batch, const CacheShape& shape, std::int32_t request,
                    std::int32_t tile_rows);
+  void place_tables(const Batch& batch);
+  void find_patches(const Batch& batch);
+  /// A row adds a page at most, and another takes the place of a shared tail page.
+  std::size_t most_patches() const { return 2 * rows_.size(); }
+  void send_tables(const CacheShape& shape, Device& device) const;
   void place();
   template <class T>
   void pack(std::size_t offset, const T* from, std::size_t count);
@@ -60,10 +66,14 @@ class StepArrays {
   std::int32_t sparse_rows_ = 0;
   std::int32_t max_sparse_pages_ = 0;
   std::int32_t page_capacity_ = 1;
-  std::size_t table_capacity_ = 1;
+  std::vector<std::int32_t> table_begin_;  ///< [requests]
+  std::size_t table_end_ = 0;
+  std::vector<std::int32_t> sent_;  ///< what the page tables on the device hold; -1: anything
+  std::vector<TablePatch> patches_;
   Offsets at_;
   std::vector<std::byte> packed_;
   DeviceArray<std::byte> memory_;
+  DeviceArray<std::int32_t> tables_;
 };
 
 }  // namespace quest::cuda

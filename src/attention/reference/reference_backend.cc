@@ -46,6 +46,7 @@ class ReferenceBackend final : public AttentionBackend {
   }
 
   std::string_view name() const override { return "reference"; }
+  std::string device() const override { return "cpu"; }
 
   void set_policy(SelectionPolicy policy) override {
     const CacheShape& shape = cache_.shape();

@@ -55,14 +55,17 @@ __device__ inline void channel_bounds(const std::uint16_t* keys, std::int32_t to
   high = nan ? Element::kNaN : from_order(most);
 }
 
-/// Least f16 scale with 127 · scale ≥ magnitude; NaN if there is none that is finite.
+// A key has at most 11 significant bits, and so has a scale; 127 has 7. So a quotient of two of
+// them that is no integer (or no f16 number) is further from one than 2^-19 of itself: the
+// divisions below, rounded to 24 bits, never reach one from the wrong side. Nor do they reach zero.
+
+/// Least f16 scale with 127 · scale ≥ magnitude, that of a key; NaN if there is none that is
+/// finite.
 __device__ inline std::uint16_t q8_scale(float magnitude) {
   constexpr std::uint16_t kInfinity = 0x7C00;
   constexpr std::uint16_t kNan = 0x7E00;
   if (!(magnitude < __uint_as_float(0x7F800000U))) return kNan;
-  std::uint16_t bits = __half_as_ushort(__float2half_ru(magnitude / 127.0F));
-  // The division may have rounded down to a scale that does not reach.
-  while (bits < kInfinity && __half2float(__ushort_as_half(bits)) * 127.0F < magnitude) ++bits;
+  const std::uint16_t bits = __half_as_ushort(__float2half_ru(magnitude / 127.0F));
   return bits < kInfinity ? bits : kNan;
 }
 
@@ -76,15 +79,8 @@ __device__ inline void store_q8_bounds(const LayerPool& pool, const PoolShape& s
   const float magnitude = warp_max(nan ? infinity : fmaxf(fabsf(low), fabsf(high)));
   const std::uint16_t bits = q8_scale(magnitude);
   const float scale = __half2float(__ushort_as_half(bits));
-  float down = 0;
-  float up = 0;
-  if (scale > 0) {
-    // The products are exact (8 by 11 bits); the quotients may have been rounded over an integer.
-    down = floorf(low / scale);
-    if (down * scale > low) down -= 1;
-    up = ceilf(high / scale);
-    if (up * scale < high) up += 1;
-  }
+  const float down = scale > 0 ? floorf(low / scale) : 0.0F;
+  const float up = scale > 0 ? ceilf(high / scale) : 0.0F;
   std::int8_t* const out = pool.q8_summaries + summary * 2 * shape.head_dim;
   out[channel] = static_cast<std::int8_t>(down);
   out[shape.head_dim + channel] = static_cast<std::int8_t>(up);

@@ -75,6 +75,8 @@ void launch_of_type(Kernel kernel, const LayerArgs& args, const Launch& launch) 
     }
     case Kernel::kCopyPage:
       return launch(copy_page, kCopyThreads, 0);
+    case Kernel::kPatchTables:
+      return launch(patch_tables, kPatchThreads, 0);
   }
 }
 
