@@ -111,9 +111,9 @@ class Side {
     for (std::int32_t layer = 0; layer < shape.num_layers; ++layer) {
       const LayerData data(shape, 1, layer, request.history, seed + 10 * layer, kind_);
       for (std::int32_t head = 0; head < shape.num_kv_heads; ++head) {
-        cache.append(layer, head, id, 0, request.history, data.input.k + head * shape.head_dim,
-                     data.input.k_stride, data.input.v + head * shape.head_dim,
-                     data.input.v_stride);
+        const std::int64_t from = std::int64_t{head} * shape.head_dim;
+        cache.append(layer, head, id, 0, request.history, data.input.k + from, data.input.k_stride,
+                     data.input.v + from, data.input.v_stride);
         cache.summarise(layer, head, id, 0, request.history);
       }
     }

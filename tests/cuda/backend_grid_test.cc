@@ -30,7 +30,7 @@ TEST(CudaGrid, Decode_MatchesReferenceForEveryShapeAndTail) {
         for (const SummaryType summary : kSummaries) {
           GridCase grid;
           grid.group = pick(kGroups, random);
-          grid.policy = policy_of(pick(kModes, random), 3 * page_size);
+          grid.policy = policy_of(pick(kModes, random), std::int64_t{3} * page_size);
           grid.threads = pick(kThreads, random);
           grid.seed = static_cast<std::uint32_t>(random());
           take_every_tail(grid, {1, 2, head_dim, page_size, type, 0, summary}, random);
@@ -53,11 +53,12 @@ TEST(CudaGrid, Selection_ListsAreEqualOnExactScores) {
       GridCase grid;
       grid.group = group;
       const std::int32_t page_size = pick(kPageSizes, random);
-      grid.policy = policy_of(mode, 6 * page_size);
+      grid.policy = policy_of(mode, std::int64_t{6} * page_size);
       grid.policy.beta = group % 2 == 0 ? 1.0F : 0.5F;
       grid.values = Values::kIntegers;
       grid.seed = static_cast<std::uint32_t>(random());
-      grid.requests = {{12 * page_size + 3, 1, true}, {20 * page_size - 1, 1, true}};
+      grid.requests = {{std::int64_t{12} * page_size + 3, 1, true},
+                       {std::int64_t{20} * page_size - 1, 1, true}};
       grid.shape = {
           1, 2, 64, page_size, pick(kTypes, random), pages_needed(grid.requests, page_size)};
       check(grid, make_emulated, tally);
@@ -116,11 +117,11 @@ TEST(CudaGrid, Prefill_MatchesReferenceInAnyChunks) {
       for (const KvType type : kTypes) {
         GridCase grid;
         grid.group = pick(kGroups, random);
-        grid.policy = policy_of(GroupMode::kGroupMean, 2 * page_size);
+        grid.policy = policy_of(GroupMode::kGroupMean, std::int64_t{2} * page_size);
         grid.seed = static_cast<std::uint32_t>(random());
         grid.requests = {{0, 1 + static_cast<std::int32_t>(random() % 30), false},
                          {static_cast<std::int64_t>(random() % 70), 19, false},
-                         {page_size * 3 + 1, 1, true},
+                         {std::int64_t{3} * page_size + 1, 1, true},
                          {17, 2, false}};
         grid.steps = 2;
         grid.shape = {1,
@@ -170,7 +171,7 @@ TEST(CudaGrid, LargeGroups_MatchReference) {
       GridCase grid;
       grid.group = group;
       const std::int32_t page_size = pick(kPageSizes, random);
-      grid.policy = policy_of(pick(kModes, random), 3 * page_size);
+      grid.policy = policy_of(pick(kModes, random), std::int64_t{3} * page_size);
       grid.seed = static_cast<std::uint32_t>(random());
       take_every_tail(grid, {1, 1, head_dim, page_size, pick(kTypes, random)}, random);
       check(grid, pick(kMakes, random), tally);
@@ -187,8 +188,8 @@ TEST(CudaGrid, LongRequest_TakesSeveralRunsAndParts) {
       Tally tally;
       GridCase grid;
       grid.group = group;
-      grid.policy = policy_of(GroupMode::kGroupMax, 8 * 80);
-      grid.requests = {{8 * 150 + 5, 1, true}, {8 * 140, 1, false}, {8 * 70, 3, false}};
+      grid.policy = policy_of(GroupMode::kGroupMax, 640);
+      grid.requests = {{1205, 1, true}, {1120, 1, false}, {560, 3, false}};
       grid.shape = {1, 1, 128, 8, KvType::kBF16, pages_needed(grid.requests, 8), SummaryType::kQ8};
       check(grid, make, tally);
       EXPECT_EQ(tally.different, 0);
@@ -202,9 +203,9 @@ TEST(CudaGrid, RowsOfThousandsOfPages_MatchReference) {
     Tally tally;
     GridCase grid;
     grid.group = 2;
-    grid.policy = policy_of(mode, 8 * 64);
+    grid.policy = policy_of(mode, 512);
     grid.values = Values::kIntegers;
-    grid.requests = {{8 * 6200 + 3, 1, true}, {8 * 100, 1, true}, {8 * 4100, 2, true}};
+    grid.requests = {{49603, 1, true}, {800, 1, true}, {32800, 2, true}};
     grid.shape = {1, 1, 64, 8, KvType::kF16, pages_needed(grid.requests, 8)};
     check(grid, make_emulated, tally);
     EXPECT_EQ(tally.different, 0) << grid.describe();

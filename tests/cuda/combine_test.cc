@@ -125,7 +125,7 @@ TEST(CudaCombine, GroupSoftmax_IsTheSumOfTheHeadsSoftmaxes) {
       c.sinks = static_cast<std::int32_t>(random() % 40);
       c.window = static_cast<std::int32_t>(random() % 60);
       c.scale = 0.125F;
-      c.scores.resize(static_cast<std::size_t>(group * num_pages));
+      c.scores.resize(static_cast<std::size_t>(group) * num_pages);
       for (float& x : c.scores) x = normal(random);
       const Selected selected = run_select(c);
       const std::vector<double> votes = votes_of(c);
@@ -149,8 +149,8 @@ TEST(CudaCombine, Nan_OfAnyHeadReachesTheGroup) {
         for (const float other : {0.5F, kInfinity}) {
           SelectCase c = case_of(mode, HeadScores(3, std::vector<float>(50, 0.5F)), 10);
           c.sinks = 8;
-          c.scores[static_cast<std::size_t>(head * 50 + 20)] = other;
-          c.scores[static_cast<std::size_t>(head * 50 + page)] = std::nanf("");
+          c.scores[static_cast<std::size_t>(head) * 50 + 20] = other;
+          c.scores[static_cast<std::size_t>(head) * 50 + page] = std::nanf("");
           EXPECT_EQ(run_select(c).report.nan_place, 5U * 2 + 1)
               << name_of(mode) << " head " << head << " page " << page;
         }

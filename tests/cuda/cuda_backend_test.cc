@@ -288,8 +288,8 @@ TEST(CudaBackend, QueriesOfAnyMagnitude_KeepTheirPrecision) {
 
 /// A value that is infinite or NaN concerns the rows that see it, in its channel, and nothing else.
 TEST(CudaBackend, ValueThatIsNotFinite_StaysOutOfEarlierRows) {
-  constexpr std::int32_t kRows = 50;
-  constexpr std::int32_t kOdd = 30;  // within a tile, and a warp of it
+  constexpr std::size_t kRows = 50;
+  constexpr std::size_t kOdd = 30;  // within a tile, and a warp of it
   constexpr std::size_t kChannel = 37;
   for (const KvType type : {KvType::kF16, KvType::kBF16}) {
     for (const float odd : {std::nanf(""), std::numeric_limits<float>::infinity(),

@@ -35,8 +35,8 @@ TEST(DeviceStep, Pool_HoldsTheBitsOfTheHostsCache) {
         const SequenceId id = host.create();
         host.reserve(id, tokens);
         for (std::int32_t head = 0; head < 2; ++head) {
-          host.append(0, head, id, 0, tokens, data.input.k + head * 64, 128,
-                      data.input.v + head * 64, 128);
+          const std::int64_t from = std::int64_t{head} * 64;
+          host.append(0, head, id, 0, tokens, data.input.k + from, 128, data.input.v + from, 128);
           host.summarise(0, head, id, 0, tokens);
         }
         const PagedKv kv = host.layer(0);
@@ -56,7 +56,7 @@ TEST(DeviceStep, Pool_HoldsTheBitsOfTheHostsCache) {
               const std::uint16_t key = bits(kv.k_page(page, head), j * 8 + t % 8);
               ASSERT_TRUE(pool.k[place] == key || (is_nan(key) && is_nan(pool.k[place])))
                   << "key of token " << t << " channel " << j;
-              ASSERT_EQ(pool.v[place], bits(kv.v_page(page, head), t % 8 * 64 + j));
+              ASSERT_EQ(pool.v[place], bits(kv.v_page(page, head), std::int64_t{t} % 8 * 64 + j));
             }
           }
         }
@@ -92,7 +92,7 @@ double log_sum_exp_of(const CacheShape& shape, const PagedKv& kv,
   for (const std::int32_t p : pages) {
     decode_keys(shape, kv.k_page(table[static_cast<std::size_t>(p)], head), keys.data());
     for (std::int64_t slot = 0; slot < shape.page_size; ++slot) {
-      if (p * shape.page_size + slot > position) break;
+      if (std::int64_t{p} * shape.page_size + slot > position) break;
       double dot = 0;
       for (std::int64_t j = 0; j < shape.head_dim; ++j) {
         dot += double{q[j]} * keys[static_cast<std::size_t>(j * shape.page_size + slot)];
@@ -126,20 +126,22 @@ TEST(DeviceStep, LogSumExp_IsThatOfTheTokensRead) {
         const std::int64_t before = host.length(ids[r]);
         host.reserve(ids[r], rows);
         for (std::int32_t head = 0; head < 2; ++head) {
-          const std::int64_t from = batch.q_indptr[r] * data.input.k_stride + head * 64;
+          const std::int64_t from =
+              batch.q_indptr[r] * data.input.k_stride + std::int64_t{head} * 64;
           host.append(0, head, ids[r], before, rows, data.input.k + from, 128, data.input.v + from,
                       128);
         }
         for (std::int32_t i = 0; i < rows; ++i) {
           for (std::int32_t h = 0; h < 2 * group; ++h) {
             const std::int32_t row = batch.q_indptr[r] + i;
-            const auto list = static_cast<std::size_t>(row * 2 + h / group);
+            const auto list =
+                static_cast<std::size_t>(row) * 2 + static_cast<std::size_t>(h / group);
             const std::vector<std::int32_t> pages(lists.pages.begin() + lists.indptr[list],
                                                   lists.pages.begin() + lists.indptr[list + 1]);
             const double want = log_sum_exp_of(
                 shape, host.layer(0), host.pages(ids[r]), pages, before + i, h / group,
-                data.input.q + row * data.input.q_stride + h * 64, data.input.scale);
-            EXPECT_NEAR(stepper.log_sum_exp[static_cast<std::size_t>(row * 2 * group + h)], want,
+                data.input.q + row * data.input.q_stride + std::int64_t{h} * 64, data.input.scale);
+            EXPECT_NEAR(stepper.log_sum_exp[static_cast<std::size_t>(row) * 2 * group + h], want,
                         2e-5)
                 << "row " << row << " head " << h;
           }

@@ -34,7 +34,7 @@ struct SelectCase {
                         window, budget);
   }
   float score(std::int32_t row, std::int32_t page) const {
-    return scores[static_cast<std::size_t>(row * num_pages + page)];
+    return scores[static_cast<std::size_t>(row) * num_pages + page];
   }
 };
 
@@ -74,7 +74,8 @@ inline Selected run_select(const SelectCase& c) {
   std::vector<float> scores(static_cast<std::size_t>(2 * args.scores_per_list), 1e30F);
   const auto mine = scores.begin() + args.scores_per_list;
   for (std::int32_t r = 0; r < args.score_rows; ++r) {
-    std::copy_n(c.scores.begin() + r * c.num_pages, c.num_pages, mine + r * args.scores_stride);
+    std::copy_n(c.scores.begin() + std::int64_t{r} * c.num_pages, c.num_pages,
+                mine + r * args.scores_stride);
   }
   std::vector<cuda::Normaliser> normalisers(static_cast<std::size_t>(2 * c.group));
   args.scores = scores.data();

@@ -83,7 +83,7 @@ TEST(CudaSelect, ListsAreTheHosts) {
     c.window = static_cast<std::int32_t>(random() % 60);
     const int kind = i / 5 % 5;
     c.scores = scores_of(
-        kind, static_cast<std::size_t>(num_score_rows(c.mode, c.group) * c.num_pages), random);
+        kind, static_cast<std::size_t>(num_score_rows(c.mode, c.group)) * c.num_pages, random);
     for (const bool several : {false, true}) {
       if (several && c.mode == GroupMode::kQuota) continue;
       c.several_blocks = several;

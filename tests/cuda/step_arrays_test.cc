@@ -61,15 +61,15 @@ struct Sender {
 /// Five sequences of 1,000 pages: their tables of 20 kB go over once.
 TEST(StepArrays, Decode_SendsNoTableThatDidNotChange) {
   Sender sender({1, 1, 64, 8, KvType::kF16, 6000});
-  std::vector<SequenceId> ids;
-  for (int i = 0; i < 5; ++i) ids.push_back(sender.add(8000 + i));
+  std::vector<SequenceId> ids(5);
+  for (SequenceId& id : ids) id = sender.add(8000);
   EXPECT_GT(sender.step(ids, 1), 20000);
   for (int i = 0; i < 40; ++i) {  // each takes five new pages
     EXPECT_LT(sender.step(ids, 1), 1000);
     if (HasFatalFailure()) return;
   }
   // One past the room of its table moves those after it.
-  sender.cache.reserve(ids[2], 8 * 100);
+  sender.cache.reserve(ids[2], 800);
   EXPECT_GT(sender.step(ids, 1), 20000);
   EXPECT_LT(sender.step(ids, 1), 1000);
 }

@@ -31,7 +31,7 @@ struct Q8 {
 /// keys: [tokens, kHeadDim] bits.
 Q8 summarise(const std::vector<std::uint16_t>& keys, bool bf16) {
   Q8 result{};
-  std::vector<std::uint16_t> page(kSlots * kHeadDim, 0xFFFF);  // unused slots hold NaN
+  std::vector<std::uint16_t> page(std::size_t{kSlots} * kHeadDim, 0xFFFF);  // unused slots hold NaN
   std::copy(keys.begin(), keys.end(), page.begin());
   const cuda::StepCounts counts{0, 1, 0};
   const cuda::TouchedPage touched{0, static_cast<std::int32_t>(keys.size()) / kHeadDim};

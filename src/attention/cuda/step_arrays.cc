@@ -58,8 +58,9 @@ void StepArrays::find_patches(const Batch& batch) {
     const std::int32_t* const pages = batch.pages(r);
     const std::int32_t begin = table_begin_[static_cast<std::size_t>(r)];
     for (std::int32_t i = 0; i < batch.num_pages(r); ++i) {
-      std::int32_t& sent = sent_[static_cast<std::size_t>(begin + i)];
-      if (sent != pages[i]) patches_.push_back({begin + i, pages[i]});
+      const std::int32_t place = begin + i;
+      std::int32_t& sent = sent_[static_cast<std::size_t>(place)];
+      if (sent != pages[i]) patches_.push_back({place, pages[i]});
       sent = pages[i];
     }
   }
