@@ -2,6 +2,7 @@
 // The CUDA backend on an emulated device against the reference over a sampled grid.
 #include <gtest/gtest.h>
 
+#include "attention/cuda/arguments.h"
 #include "attention/grid_case.h"
 #include "cuda/emulated_backend.h"
 
@@ -29,7 +30,7 @@ TEST(CudaGrid, Decode_MatchesReferenceForEveryShapeAndTail) {
         for (const SummaryType summary : kSummaries) {
           GridCase grid;
           grid.group = pick(kGroups, random);
-          grid.policy = policy_of(pick(kModes, random), 3 * page_size);
+          grid.policy = policy_of(pick(kModes, random), std::int64_t{3} * page_size);
           grid.threads = pick(kThreads, random);
           grid.seed = static_cast<std::uint32_t>(random());
           take_every_tail(grid, {1, 2, head_dim, page_size, type, 0, summary}, random);
@@ -52,11 +53,12 @@ TEST(CudaGrid, Selection_ListsAreEqualOnExactScores) {
       GridCase grid;
       grid.group = group;
       const std::int32_t page_size = pick(kPageSizes, random);
-      grid.policy = policy_of(mode, 6 * page_size);
+      grid.policy = policy_of(mode, std::int64_t{6} * page_size);
       grid.policy.beta = group % 2 == 0 ? 1.0F : 0.5F;
       grid.values = Values::kIntegers;
       grid.seed = static_cast<std::uint32_t>(random());
-      grid.requests = {{12 * page_size + 3, 1, true}, {20 * page_size - 1, 1, true}};
+      grid.requests = {{std::int64_t{12} * page_size + 3, 1, true},
+                       {std::int64_t{20} * page_size - 1, 1, true}};
       grid.shape = {
           1, 2, 64, page_size, pick(kTypes, random), pages_needed(grid.requests, page_size)};
       check(grid, make_emulated, tally);
@@ -112,39 +114,101 @@ TEST(CudaGrid, Prefill_MatchesReferenceInAnyChunks) {
   Tally tally;
   for (const std::int32_t page_size : kPageSizes) {
     for (const std::int32_t head_dim : kHeadDims) {
-      GridCase grid;
-      grid.group = pick(kGroups, random);
-      grid.policy = policy_of(GroupMode::kGroupMean, 2 * page_size);
-      grid.seed = static_cast<std::uint32_t>(random());
-      grid.requests = {{0, 1 + static_cast<std::int32_t>(random() % 30), false},
-                       {static_cast<std::int64_t>(random() % 70), 19, false},
-                       {page_size * 3 + 1, 1, true},
-                       {17, 2, false}};
-      grid.steps = 2;
-      grid.shape = {1,
-                    static_cast<std::int32_t>(1 + random() % 2),
-                    head_dim,
-                    page_size,
-                    pick(kTypes, random),
-                    pages_needed(grid.requests, page_size, grid.steps),
-                    pick(kSummaries, random)};
-      check(grid, pick(kMakes, random), tally);
-      if (HasFatalFailure()) return;
+      for (const KvType type : kTypes) {
+        GridCase grid;
+        grid.group = pick(kGroups, random);
+        grid.policy = policy_of(GroupMode::kGroupMean, std::int64_t{2} * page_size);
+        grid.seed = static_cast<std::uint32_t>(random());
+        grid.requests = {{0, 1 + static_cast<std::int32_t>(random() % 30), false},
+                         {static_cast<std::int64_t>(random() % 70), 19, false},
+                         {std::int64_t{3} * page_size + 1, 1, true},
+                         {17, 2, false}};
+        grid.steps = 2;
+        grid.shape = {1,
+                      static_cast<std::int32_t>(1 + random() % 2),
+                      head_dim,
+                      page_size,
+                      type,
+                      pages_needed(grid.requests, page_size, grid.steps),
+                      pick(kSummaries, random)};
+        check(grid, pick(kMakes, random), tally);
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }
 
+/// Every group packs its rows into tiles in another way; several tiles, the last of them not full.
+TEST(CudaGrid, Prefill_TilesOfEveryGroupMatchReference) {
+  std::mt19937 random(6);
+  Tally tally;
+  for (std::int32_t group = 1; group <= cuda::kMaxGroup; ++group) {
+    const std::int32_t tile_rows = cuda::kTileHeads / group;
+    GridCase grid;
+    grid.group = group;
+    grid.policy = policy_of(GroupMode::kGroupMean, 64);
+    grid.seed = static_cast<std::uint32_t>(random());
+    grid.requests = {{static_cast<std::int64_t>(random() % 50), 2 * tile_rows + 1, false},
+                     {static_cast<std::int64_t>(random() % 100), tile_rows, false}};
+    const std::int32_t page_size = pick(kPageSizes, random);
+    grid.shape = {1,
+                  1,
+                  pick(kHeadDims, random),
+                  page_size,
+                  pick(kTypes, random),
+                  pages_needed(grid.requests, page_size)};
+    check(grid, make_emulated, tally);
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// Decode with the groups that tensor cores serve, beside the largest that they do not.
+TEST(CudaGrid, LargeGroups_MatchReference) {
+  std::mt19937 random(14);
+  Tally tally;
+  for (std::int32_t group = cuda::kLeastLargeGroup - 1; group <= cuda::kMaxGroup; ++group) {
+    for (const std::int32_t head_dim : kHeadDims) {
+      GridCase grid;
+      grid.group = group;
+      const std::int32_t page_size = pick(kPageSizes, random);
+      grid.policy = policy_of(pick(kModes, random), std::int64_t{3} * page_size);
+      grid.seed = static_cast<std::uint32_t>(random());
+      take_every_tail(grid, {1, 1, head_dim, page_size, pick(kTypes, random)}, random);
+      check(grid, pick(kMakes, random), tally);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_LE(tally.different * 200, tally.lists) << tally.different << " of " << tally.lists;
+}
+
 /// More pages than a block holds the places of, and than a part of the score kernel has.
 TEST(CudaGrid, LongRequest_TakesSeveralRunsAndParts) {
-  for (const Side::Make make : kMakes) {
+  for (const std::int32_t group : {2, 8}) {
+    for (const Side::Make make : kMakes) {
+      Tally tally;
+      GridCase grid;
+      grid.group = group;
+      grid.policy = policy_of(GroupMode::kGroupMax, 640);
+      grid.requests = {{1205, 1, true}, {1120, 1, false}, {560, 3, false}};
+      grid.shape = {1, 1, 128, 8, KvType::kBF16, pages_needed(grid.requests, 8), SummaryType::kQ8};
+      check(grid, make, tally);
+      EXPECT_EQ(tally.different, 0);
+    }
+  }
+}
+
+/// Rows that several blocks select from, and a short one beside them.
+TEST(CudaGrid, RowsOfThousandsOfPages_MatchReference) {
+  for (const GroupMode mode : kModes) {
     Tally tally;
     GridCase grid;
     grid.group = 2;
-    grid.policy = policy_of(GroupMode::kGroupMax, 8 * 80);
-    grid.requests = {{8 * 150 + 5, 1, true}, {8 * 140, 1, false}, {8 * 70, 3, false}};
-    grid.shape = {1, 1, 128, 8, KvType::kBF16, pages_needed(grid.requests, 8), SummaryType::kQ8};
-    check(grid, make, tally);
-    EXPECT_EQ(tally.different, 0);
+    grid.policy = policy_of(mode, 512);
+    grid.values = Values::kIntegers;
+    grid.requests = {{49603, 1, true}, {800, 1, true}, {32800, 2, true}};
+    grid.shape = {1, 1, 64, 8, KvType::kF16, pages_needed(grid.requests, 8)};
+    check(grid, make_emulated, tally);
+    EXPECT_EQ(tally.different, 0) << grid.describe();
   }
 }
 

@@ -105,7 +105,7 @@ double log_sum_exp_of(const CacheShape& shape, const PagedKv& kv,
 
 /// Of whole lists, of lists in splits, and of the prefill kernel (SPEC S5.4).
 TEST(DeviceStep, LogSumExp_IsThatOfTheTokensRead) {
-  for (const std::int32_t most_splits : {1, 64}) {
+  for (const auto& [group, most_splits] : {std::pair{3, 1}, {3, 64}, {8, 1}, {8, 64}}) {
     cuda::Tuning tuning;
     tuning.most_splits = most_splits;
     tuning.split_tokens = most_splits == 1 ? 1 << 20 : 1;
@@ -117,7 +117,8 @@ TEST(DeviceStep, LogSumExp_IsThatOfTheTokensRead) {
     std::vector<SequenceId> ids{host.create(), host.create()};
     for (const auto* requests : {&first, &second}) {
       const Batch batch = stepper.batch_of(*requests);
-      LayerData data(shape, 3, 0, batch.num_rows(), requests == &first ? 1 : 2, Values::kUniform);
+      LayerData data(shape, group, 0, batch.num_rows(), requests == &first ? 1 : 2,
+                     Values::kUniform);
       stepper.run(batch, data);
       const SelectedPages lists = stepper.step.last_selection();
       for (std::size_t r = 0; r < 2; ++r) {
@@ -131,15 +132,17 @@ TEST(DeviceStep, LogSumExp_IsThatOfTheTokensRead) {
                       128);
         }
         for (std::int32_t i = 0; i < rows; ++i) {
-          for (std::int32_t h = 0; h < 6; ++h) {
+          for (std::int32_t h = 0; h < 2 * group; ++h) {
             const std::int32_t row = batch.q_indptr[r] + i;
-            const auto list = static_cast<std::size_t>(row) * 2 + static_cast<std::size_t>(h / 3);
+            const auto list =
+                static_cast<std::size_t>(row) * 2 + static_cast<std::size_t>(h / group);
             const std::vector<std::int32_t> pages(lists.pages.begin() + lists.indptr[list],
                                                   lists.pages.begin() + lists.indptr[list + 1]);
             const double want = log_sum_exp_of(
-                shape, host.layer(0), host.pages(ids[r]), pages, before + i, h / 3,
+                shape, host.layer(0), host.pages(ids[r]), pages, before + i, h / group,
                 data.input.q + row * data.input.q_stride + std::int64_t{h} * 64, data.input.scale);
-            EXPECT_NEAR(stepper.log_sum_exp[static_cast<std::size_t>(row * 6 + h)], want, 2e-5)
+            EXPECT_NEAR(stepper.log_sum_exp[static_cast<std::size_t>(row) * 2 * group + h], want,
+                        2e-5)
                 << "row " << row << " head " << h;
           }
         }

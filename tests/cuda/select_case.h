@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention/cuda/device.h"
+#include "attention/cuda/long_select.h"
 #include "cuda/emulator/emulated_device.h"
 #include "selection/group_selection.h"
 
@@ -25,7 +26,8 @@ struct SelectCase {
   std::int32_t sinks = 0;
   std::int32_t window = 0;
   float scale = 1;
-  std::vector<float> scores;  ///< [score rows, num_pages]
+  bool several_blocks = false;  ///< whatever the length
+  std::vector<float> scores;    ///< [score rows, num_pages]
 
   ForcedPages forced() const {
     return forced_pages(std::int64_t{num_pages - 1} * kPageSize + tail_tokens, kPageSize, sinks,
@@ -95,8 +97,15 @@ inline Selected run_select(const SelectCase& c) {
     const auto combined = mine + c.group * args.scores_stride;
     selected.combined.assign(combined, combined + c.num_pages);
   }
-  device->launch(cuda::Kernel::kSelect, args, 2);
+  cuda::LongSelect long_select(*device);
+  if (c.several_blocks || cuda::LongSelect::serves(c.mode, c.num_pages)) {
+    long_select.prepare(args, 2, c.num_pages);
+    cuda::LongSelect::launch(*device, args, 2);
+  } else {
+    device->launch(cuda::Kernel::kSelect, args, 2);
+  }
   EXPECT_EQ(list_count[0], -1);
+  if (list_count[1] < 0) return selected;
   selected.pages.assign(lists.begin() + args.list_stride,
                         lists.begin() + args.list_stride + list_count[1]);
   return selected;

@@ -1,6 +1,7 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 // The select kernel on the emulator against the host's selection: the same lists, whatever the
 // scores (SPEC S4.8).
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -83,29 +84,64 @@ TEST(CudaSelect, ListsAreTheHosts) {
     const int kind = i / 5 % 5;
     c.scores = scores_of(
         kind, static_cast<std::size_t>(num_score_rows(c.mode, c.group)) * c.num_pages, random);
-    expect_host_list(c, "case " + std::to_string(i) + " kind " + std::to_string(kind));
-    if (HasFatalFailure()) return;
+    for (const bool several : {false, true}) {
+      if (several && c.mode == GroupMode::kQuota) continue;
+      c.several_blocks = several;
+      expect_host_list(c, "case " + std::to_string(i) + " kind " + std::to_string(kind) +
+                              (several ? " by several blocks" : ""));
+      if (HasFatalFailure()) return;
+    }
   }
 }
 
-/// Rows on both sides of what is kept in shared memory, up to the longest there are.
+/// Rows on both sides of what one block has room for, up to the longest there are; all-equal scores
+/// and few distinct ones leave more candidates in one bin than there is room for.
 TEST(CudaSelect, LongRowsAreTheHosts) {
   std::mt19937 random(4);
-  for (const std::int32_t num_pages : {6143, 6144, 6145, 6146, 40000, cuda::kMaxScoredPages}) {
-    for (const int kind : {0, 1, 3}) {
+  int shift = 0;
+  for (const std::int32_t num_pages : {6143, 6144, 6145, 6146, 40000, 65535, 65536}) {
+    ++shift;
+    for (int kind = 0; kind < 5; ++kind) {
       SelectCase c;
-      c.mode = kind == 1 ? GroupMode::kQuota : GroupMode::kGroupMean;
-      if (num_pages == 40000) c.mode = kind == 1 ? GroupMode::kPerHead : GroupMode::kGroupSoftmax;
+      c.mode = kModes[(shift + kind) % 5];
       c.group = 2;
       c.num_pages = num_pages;
-      c.budget = num_pages / 16;
-      c.sinks = 4;
-      c.window = 64;
+      c.tail_tokens = 1 + static_cast<std::int32_t>(random() % kPageSize);
+      c.budget = kind == 4 ? num_pages - 1 : num_pages / 16;
+      c.sinks = kind == 0 ? 0 : 20;
+      c.window = kind == 1 ? 0 : 64;
       c.scores = scores_of(
           kind, static_cast<std::size_t>(num_score_rows(c.mode, c.group)) * num_pages, random);
       expect_host_list(c, "kind " + std::to_string(kind));
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+/// Budgets from the forced pages alone to all but one.
+TEST(CudaSelect, LongRows_AnyBudget) {
+  std::mt19937 random(9);
+  SelectCase c;
+  c.num_pages = 10000;
+  c.sinks = 16;
+  c.window = 40;
+  c.scores = scores_of(0, 10000, random);
+  for (const std::int32_t budget : {1, 2, 8, 9, 10, 11, 2048, 9998, 9999}) {
+    c.budget = budget;
+    expect_host_list(c, "budget");
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// A row of one page reads it: there is nothing to select.
+TEST(CudaSelect, OnePage_IsLeftAlone) {
+  for (const bool several : {false, true}) {
+    SelectCase c;
+    c.scores = {1.0F};
+    c.several_blocks = several;
+    const Selected selected = run_select(c);
+    EXPECT_TRUE(selected.pages.empty());
+    EXPECT_EQ(selected.report.pages_read, 0U);
   }
 }
 
@@ -134,17 +170,22 @@ TEST(CudaSelect, Ties_FillTheBudgetWithTheLowerPages) {
 /// A NaN anywhere, forced pages included, is reported with its place.
 TEST(CudaSelect, Nan_IsReported) {
   for (const GroupMode mode : kModes) {
-    for (const std::int32_t page : {0, 20, 49}) {
-      SelectCase c;
-      c.mode = mode;
-      c.group = 3;
-      c.num_pages = 50;
-      c.budget = 10;
-      c.sinks = 8;
-      const std::int32_t rows = num_score_rows(mode, 3);
-      c.scores.assign(static_cast<std::size_t>(rows) * 50, 0.5F);
-      c.scores[static_cast<std::size_t>(rows - 1) * 50 + page] = std::nanf("");
-      EXPECT_EQ(run_select(c).report.nan_place, 5U * 2 + 1);  // layer 5, row 0, KV head 1
+    for (const std::int32_t num_pages : {50, 9000}) {
+      for (const std::int32_t page : {0, 20, num_pages / 2, num_pages - 1}) {
+        SelectCase c;
+        c.mode = mode;
+        c.group = 3;
+        c.num_pages = num_pages;
+        c.budget = 10;
+        c.sinks = 8;
+        const auto rows = static_cast<std::size_t>(num_score_rows(mode, 3));
+        const auto pages = static_cast<std::size_t>(num_pages);
+        c.scores.assign(rows * pages, 0.5F);
+        c.scores[(rows - 1) * pages + static_cast<std::size_t>(page)] = std::nanf("");
+        const Selected selected = run_select(c);
+        EXPECT_EQ(selected.report.nan_place, 5U * 2 + 1);  // layer 5, row 0, KV head 1
+        EXPECT_THAT(selected.pages, testing::ElementsAre(0, num_pages - 1));  // the forced ones
+      }
     }
   }
 }

@@ -78,6 +78,13 @@ struct Normaliser {
   float log_sum = 0;
 };
 
+/// What the order keys of some candidates lie between, and whether one of their scores is NaN.
+struct KeyRange {
+  std::uint32_t low = 0;
+  std::uint32_t high = 0;
+  std::uint32_t nan = 0;
+};
+
 /// What kernels report about a step, read back at its end.
 struct StepReport {
   unsigned long long nan_place = 0;   ///< least (layer, row, KV head) of a NaN score; kNoNan: none
@@ -132,7 +139,17 @@ struct LayerArgs {
   std::int32_t first_scored = 0;
   std::int32_t end_scored = 0;
   Normaliser* normalisers = nullptr;  ///< the same rows: [row, KV head, group], of kGroupSoftmax
-  std::int32_t* lists = nullptr;      ///< [rows, num_kv_heads, list_stride] selected logical pages
+  // Of select for rows too long for one block; a choice is what a query head makes in kPerHead, and
+  // else the group.
+  std::int32_t select_parts = 1;           ///< parts of kSelectPart candidates of the longest row
+  KeyRange* key_ranges = nullptr;          ///< [row, KV head, choice, select_parts]
+  std::int32_t* key_histograms = nullptr;  ///< [row, KV head, choice, kSelectBins]
+  /// [row, KV head, choice, 2, select_parts * kSelectPart / 32] bits of the candidates above the
+  /// bin of the last place, and of those in it.
+  std::uint32_t* candidate_marks = nullptr;
+  std::int32_t* parts_done = nullptr;  ///< [row, KV head]
+
+  std::int32_t* lists = nullptr;  ///< [rows, num_kv_heads, list_stride] selected logical pages
   std::int64_t list_stride = 0;
   std::int32_t* list_count = nullptr;    ///< [rows, num_kv_heads]
   std::int32_t* split_indptr = nullptr;  ///< [rows * num_kv_heads + 1] splits of the lists before
@@ -174,12 +191,21 @@ constexpr void take_combined_scores(LayerArgs& args) {
 inline constexpr std::int32_t kScorePart = 64;
 /// Most query heads of one KV head.
 inline constexpr std::int32_t kMaxGroup = 16;
+/// Query heads of one KV head from which on attend uses tensor cores, whose tiles have 16 rows.
+inline constexpr std::int32_t kLeastLargeGroup = 8;
 /// Most pages that a row may choose from: what the marks of the select kernel have room for.
 inline constexpr std::int32_t kMaxScoredPages = 65536;
+/// Keys that one block of the select kernel has room for: longer rows are for several.
+inline constexpr std::int32_t kSelectKeys = 6144;
+/// Candidates of one of those blocks.
+inline constexpr std::int32_t kSelectPart = 2048;
+inline constexpr int kSelectBinBits = 10;
+/// Equal parts of the range of keys that they are counted by.
+inline constexpr int kSelectBins = 1 << kSelectBinBits;
 /// Page table entries that one block changes.
 inline constexpr std::int32_t kPatchThreads = 128;
 /// Rows of heads (positions times query heads of the group) that share one pass of the prefill
 /// kernel over keys and values.
-inline constexpr std::int32_t kTileHeads = 16;
+inline constexpr std::int32_t kTileHeads = 64;
 
 }  // namespace quest::cuda

@@ -17,6 +17,9 @@ enum class Kernel {
   kNormalise,
   kCombine,
   kSelect,
+  kSelectRange,
+  kSelectHistogram,
+  kSelectNarrow,
   kPlanSplits,
   kAttend,
   kMergeSplits,
@@ -39,6 +42,12 @@ constexpr const char* name_of(Kernel kernel) {
       return "combine";
     case Kernel::kSelect:
       return "select";
+    case Kernel::kSelectRange:
+      return "select_range";
+    case Kernel::kSelectHistogram:
+      return "select_histogram";
+    case Kernel::kSelectNarrow:
+      return "select_narrow";
     case Kernel::kPlanSplits:
       return "plan_splits";
     case Kernel::kAttend:

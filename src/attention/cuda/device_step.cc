@@ -36,6 +36,7 @@ DeviceStep::DeviceStep(KvCache& cache, Device& device, const Tuning& tuning)
       device_budgets_(device),
       scores_(device),
       normalisers_(device),
+      long_select_(device),
       lists_(device),
       list_count_(device),
       split_indptr_(device),
@@ -141,6 +142,9 @@ void DeviceStep::size_work_space() {
     rows_a_pass_ = static_cast<std::int32_t>(
         std::clamp<std::int64_t>(tuning_.score_floats / a_row, 1, arrays_.num_rows()));
     scores_.grow(rows_a_pass_ * a_row);
+    if (LongSelect::serves(work_.mode, arrays_.page_capacity())) {
+      long_select_.prepare(work_, rows_a_pass_ * heads, arrays_.page_capacity());
+    }
     if (work_.mode == GroupMode::kGroupSoftmax) normalisers_.grow(rows_a_pass_ * heads * group_);
     work_.list_stride = longest_list();
     lists_.grow(lists * work_.list_stride);
@@ -226,10 +230,18 @@ void DeviceStep::select_pages(const LayerArgs& layer) {
     launch(Kernel::kScore, args, lists * parts, 8);
     if (args.end_scored == arrays_.num_rows()) mark_stage();
     combine_scores(args, lists, parts);
-    device_.launch(Kernel::kSelect, args, lists);
+    launch_select(args, lists);
   }
   if (!some) mark_stage();
   mark_stage();
+}
+
+void DeviceStep::launch_select(const LayerArgs& args, std::int64_t lists) {
+  if (LongSelect::serves(args.mode, arrays_.page_capacity())) {
+    LongSelect::launch(device_, args, lists);
+  } else {
+    device_.launch(Kernel::kSelect, args, lists);
+  }
 }
 
 /// From a score a query head to the scores that pages are selected by, which `args` then names.

@@ -6,6 +6,7 @@
 
 #include "attention/cuda/device.h"
 #include "attention/cuda/device_pool.h"
+#include "attention/cuda/long_select.h"
 #include "attention/cuda/step_arrays.h"
 #include "quest/attention.h"
 
@@ -69,6 +70,7 @@ class DeviceStep {
   LayerArgs layer_args(std::int32_t layer, const DeviceRows& rows, float scale) const;
   void store_keys(const LayerArgs& args);
   void select_pages(const LayerArgs& layer);
+  void launch_select(const LayerArgs& args, std::int64_t lists);
   void combine_scores(LayerArgs& args, std::int64_t lists, std::int64_t parts);
   void attend(const LayerArgs& args);
   void launch(Kernel kernel, const LayerArgs& args, std::int64_t work, std::int64_t per_processor);
@@ -92,6 +94,7 @@ class DeviceStep {
   DeviceArray<HeadBudget> device_budgets_;
   DeviceArray<float> scores_;
   DeviceArray<Normaliser> normalisers_;
+  LongSelect long_select_;
   DeviceArray<std::int32_t> lists_;
   DeviceArray<std::int32_t> list_count_;
   DeviceArray<std::int32_t> split_indptr_;

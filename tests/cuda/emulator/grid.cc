@@ -55,7 +55,7 @@ struct Warp {
   Place where;
   unsigned round = 0;
   /// Of this round and the one before, which slower lanes may still read.
-  std::uint64_t values[2][kWarpSize];
+  Gift gifts[2][kWarpSize];
 };
 
 /// Memory that is as large as asked for, to the byte, so that AddressSanitizer sees what lies
@@ -92,7 +92,7 @@ class Block {
   void run(const Index3& index, std::vector<std::unique_ptr<Thread>>& pool);
 
   bool barrier(bool predicate, const Place& where);
-  const std::uint64_t* exchange(std::uint32_t mask, std::uint64_t value, const Place& where);
+  const Gift* exchange(std::uint32_t mask, const Gift& gift, const Place& where);
   void* shared(const void* name, std::size_t bytes, std::size_t alignment);
   void* dynamic_shared() const { return dynamic_.data.get(); }
 
@@ -248,7 +248,7 @@ bool Block::barrier(bool predicate, const Place& where) {
   return barrier_or_[phase % 2];
 }
 
-const std::uint64_t* Block::exchange(std::uint32_t mask, std::uint64_t value, const Place& where) {
+const Gift* Block::exchange(std::uint32_t mask, const Gift& gift, const Place& where) {
   Warp& warp = warps_[current_ / kWarpSize];
   const std::uint32_t me = std::uint32_t{1} << lane();
   if ((mask & me) == 0) fail("a lane is not in its own mask at " + describe(where));
@@ -260,7 +260,7 @@ const std::uint64_t* Block::exchange(std::uint32_t mask, std::uint64_t value, co
          describe(where));
   }
   const unsigned round = warp.round;
-  warp.values[round % 2][lane()] = value;
+  warp.gifts[round % 2][lane()] = gift;
   warp.arrived |= me;
   if (warp.arrived != warp.mask) {
     wait(State::kAtCollective);
@@ -272,7 +272,7 @@ const std::uint64_t* Block::exchange(std::uint32_t mask, std::uint64_t value, co
       if ((mask >> (i - first) & 1) != 0) threads_[i]->state = State::kReady;
     }
   }
-  return warp.values[round % 2];
+  return warp.gifts[round % 2];
 }
 
 void* Block::shared(const void* name, std::size_t bytes, std::size_t alignment) {
@@ -293,10 +293,13 @@ void run(const Launch& launch, const std::function<void()>& body) {
   struct Reset {
     ~Reset() { running = nullptr; }
   } const reset;
-  for (unsigned z = 0; z < launch.grid.z; ++z) {
-    for (unsigned y = 0; y < launch.grid.y; ++y) {
-      for (unsigned x = 0; x < launch.grid.x; ++x) block.run({x, y, z}, pool);
-    }
+  thread_local bool backwards = false;
+  backwards = !backwards;
+  const Index3& grid = launch.grid;
+  const unsigned blocks = grid.x * grid.y * grid.z;
+  for (unsigned i = 0; i < blocks; ++i) {
+    const unsigned b = backwards ? blocks - 1 - i : i;
+    block.run({b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y}, pool);
   }
 }
 
@@ -310,8 +313,8 @@ bool block_barrier(bool predicate, const Place& where) {
   return running->barrier(predicate, where);
 }
 
-const std::uint64_t* exchange(std::uint32_t mask, std::uint64_t value, const Place& where) {
-  return running->exchange(mask, value, where);
+const Gift* exchange(std::uint32_t mask, const Gift& gift, const Place& where) {
+  return running->exchange(mask, gift, where);
 }
 
 void start_copy(void* shared, const void* global) {

@@ -1,6 +1,7 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -9,7 +10,8 @@
 // A GPU's grid of threads on one host thread, for tests. Blocks run one after the other; the
 // threads of a block are fibers that change places at barriers and warp collectives only. What
 // hardware leaves undefined is made visible: shared memory starts as NaN, threads take turns in
-// both directions, and a barrier or collective that not all threads reach is an error.
+// both directions, as do the blocks of one launch and the next, and a barrier or collective that
+// not all threads reach is an error.
 namespace quest::emulator {
 
 struct Index3 {
@@ -53,9 +55,13 @@ Index3 grid_size();
 /// Threads that wait in different places of the kernel are an error.
 bool block_barrier(bool predicate, const Place& where);
 
-/// Waits for the lanes of `mask`, this one among them; the values that they gave, by lane. One
-/// collective a warp at a time: lanes that come with another mask or in another place are an error.
-const std::uint64_t* exchange(std::uint32_t mask, std::uint64_t value, const Place& where);
+/// What one lane gives to a warp collective.
+using Gift = std::array<std::uint64_t, 6>;
+
+/// Waits for the lanes of `mask`, this one among them; what they gave, by lane, valid until this
+/// lane's next collective. One collective a warp at a time: lanes that come with another mask or in
+/// another place are an error.
+const Gift* exchange(std::uint32_t mask, const Gift& gift, const Place& where);
 unsigned lane_index();
 
 /// Starts a copy of 16 bytes to shared memory, which holds garbage until it is waited for.

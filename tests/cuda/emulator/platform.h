@@ -19,6 +19,7 @@
 #define __device__
 #define __launch_bounds__(threads)
 #define QUEST_UNROLL
+#define QUEST_UNROLL_BY(count)
 /// `name` is an object of `Type` that all threads of the block share, uninitialised.
 #define QUEST_SHARED(Type, name)    \
   static const char name##_key = 0; \
@@ -47,7 +48,7 @@ inline int __syncthreads_or(int predicate, const Place& where = Place::here()) {
   return quest::emulator::block_barrier(predicate != 0, where) ? 1 : 0;
 }
 inline void __syncwarp(std::uint32_t mask = ~0U, const Place& where = Place::here()) {
-  quest::emulator::exchange(mask, 0, where);
+  quest::emulator::exchange(mask, {}, where);
 }
 
 namespace quest::emulator {
@@ -70,9 +71,9 @@ T from_bits(std::uint64_t bits) {
 /// The value of lane `source`; of this lane where `source` is outside the warp or the mask.
 template <class T>
 T shuffle(std::uint32_t mask, T value, unsigned source, const Place& where) {
-  const std::uint64_t* values = exchange(mask, to_bits(value), where);
+  const Gift* gifts = exchange(mask, {to_bits(value)}, where);
   if (source >= 32 || (mask >> source & 1) == 0) return value;
-  return from_bits<T>(values[source]);
+  return from_bits<T>(gifts[source][0]);
 }
 
 }  // namespace quest::emulator
@@ -92,10 +93,11 @@ T __shfl_up_sync(std::uint32_t mask, T value, unsigned delta, const Place& where
 }
 inline std::uint32_t __ballot_sync(std::uint32_t mask, int predicate,
                                    const Place& where = Place::here()) {
-  const std::uint64_t* values = quest::emulator::exchange(mask, predicate != 0 ? 1 : 0, where);
+  const quest::emulator::Gift* gifts =
+      quest::emulator::exchange(mask, {predicate != 0 ? 1U : 0U}, where);
   std::uint32_t votes = 0;
   for (unsigned lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1) != 0 && values[lane] != 0) votes |= 1U << lane;
+    if ((mask >> lane & 1) != 0 && gifts[lane][0] != 0) votes |= 1U << lane;
   }
   return votes;
 }
@@ -119,6 +121,15 @@ T atomicMax(T* address, std::type_identity_t<T> value) {
   if (value > old) *address = value;
   return old;
 }
+
+template <class T>
+T atomicOr(T* address, std::type_identity_t<T> value) {
+  const T old = *address;
+  *address = old | value;
+  return old;
+}
+/// Blocks run one after the other.
+inline void __threadfence() {}
 
 inline int __popc(std::uint32_t x) { return std::popcount(x); }
 inline int __clz(int x) { return std::countl_zero(static_cast<std::uint32_t>(x)); }
@@ -154,3 +165,5 @@ void wait_for_copies() {
 }  // namespace quest::cuda
 
 // NOLINTEND(bugprone-reserved-identifier)
+
+#include "cuda/emulator/matrices.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/cuda/kernels/attend_tile-inl.h"
+#include "attention/cuda/kernels/mma_tile-inl.h"
 
 // attend: decode attention over lists of pages, and the merge of its splits. After a platform
 // header.
@@ -39,7 +40,8 @@ __device__ inline Split find_split(const LayerArgs& args, std::int32_t index) {
   return split;
 }
 
-/// Attention of splits, each complete or as its part of (o, max, sum) (SPEC S5.2, S5.4).
+/// Attention of splits of small groups, each complete or as its part of (o, max, sum) (SPEC S5.2,
+/// S5.4).
 template <class Element, int D, int Heads>
 __global__ void __launch_bounds__(kAttendThreads) attend(LayerArgs args) {
   using Shared = AttendShared<D, Heads>;
@@ -74,6 +76,54 @@ __global__ void __launch_bounds__(kAttendThreads) attend(LayerArgs args) {
             shared.max[thread] + logf(shared.sum[thread]);
       }
     }
+    __syncthreads();  // the next split writes shared memory
+  }
+}
+
+/// Warps share the tokens of a tile, 16 each. Of the longest heads two, which is what shared memory
+/// has room for.
+template <int D>
+using LargeGroupShared = MmaShared<D, 1, D <= 128 ? 4 : 2>;
+
+/// The same for large groups, on tensor cores. Here the maximum of a part is what its weights are
+/// relative to, which merges alike.
+template <class Element, int D>
+__global__ void __launch_bounds__(LargeGroupShared<D>::kThreads)
+    attend_large_group(LayerArgs args) {
+  using Shared = LargeGroupShared<D>;
+  QUEST_DYNAMIC_SHARED(Shared, shared);
+  const int thread = thread_of_block();
+  const std::int32_t splits = args.split_indptr[args.counts->rows * args.shape.num_kv_heads];
+  for (std::int32_t i = block_of_grid(); i < splits; i += blocks_of_grid()) {
+    const Split split = find_split(args, i);
+    if (thread < kMmaRows) shared.visible[thread] = thread < args.group ? split.run.tokens : 0;
+    const float* const q = args.q + head_offset(args, args.q_stride, split.row, split.head);
+    const auto query_of = [&](int h) { return h < args.group ? q + h * D : nullptr; };
+    load_queries<Element>(args.scale, query_of, shared);
+    RowState<D> state;
+    attend_rows<Element>(args, split.run, shared, state);
+
+    const std::int64_t place = static_cast<std::int64_t>(i) * args.group;
+    float* const out = split.whole
+                           ? args.out + head_offset(args, args.out_stride, split.row, split.head)
+                           : args.partial_o + place * D;
+    RowOutput outputs[2];
+    QUEST_UNROLL
+    for (int j = 0; j < 2; ++j) {
+      const int h = thread % kWarp / 4 + 8 * j;
+      if (h >= args.group) continue;
+      outputs[j].o = out + h * D;
+      outputs[j].factor = split.whole ? inverse_or_zero(state.sum[j]) : 1.0F;
+      if (thread >= kWarp || thread % 4 != 0) continue;
+      if (!split.whole) {
+        args.partial_max[place + h] = state.base[j];
+        args.partial_sum[place + h] = state.sum[j];
+      } else if (args.log_sum_exp != nullptr) {
+        args.log_sum_exp[list_index(args, split.row, split.head) * args.group + h] =
+            state.base[j] + logf(state.sum[j]);
+      }
+    }
+    store_rows<Shared>(state, outputs);
     __syncthreads();  // the next split writes shared memory
   }
 }

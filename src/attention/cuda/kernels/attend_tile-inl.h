@@ -2,43 +2,29 @@
 #pragma once
 
 #include "attention/cuda/kernels/elements-inl.h"
+#include "attention/cuda/kernels/page_run-inl.h"
 #include "attention/cuda/kernels/rows-inl.h"
+#include "attention/cuda/kernels/softmax-inl.h"
 #include "attention/cuda/kernels/warp-inl.h"
 
-// Attention of up to 16 query rows over one run of pages by one block: the heart of the attend and
-// prefill kernels. Keys and values come through shared memory once for all rows. After a platform
-// header.
+// Attention of the few query heads of a small group over one run of pages by one block, in float32.
+// Keys and values come through shared memory once for all of them. After a platform header.
 
 namespace quest::cuda {
 
 inline constexpr int kAttendThreads = 128;
 inline constexpr int kAttendWarps = kAttendThreads / kWarp;
-/// Pages whose places are held at once.
-inline constexpr std::int32_t kRunPages = 64;
 /// Channels that one thread multiplies for one token.
 inline constexpr int kPartChannels = 32;
-
-/// Pages of one head that a block reads.
-struct PageRun {
-  const std::int32_t* list = nullptr;   ///< logical pages; null for first, first + 1, …
-  std::int32_t first = 0;               ///< where `list` is null
-  const std::int32_t* table = nullptr;  ///< physical page of each logical page
-  std::int32_t head = 0;
-  std::int32_t tokens = 0;  ///< all pages are full but for the last
-};
 
 /// Rows: query heads of the group, or (position, query head) pairs.
 template <int D, int Rows>
 struct AttendShared {
   static constexpr int kTokens = 4096 / D;  ///< of one tile; 8 KiB of keys
-  static constexpr int kPieces = D / 8;     ///< of 16 bytes in one token
   static constexpr int kParts = D / kPartChannels;
   static constexpr int kTokenGroups = kAttendThreads / (D / 2);
 
-  /// Two tiles, one in use and one under way. Piece p of token t lies at p ^ (t % 8): threads that
-  /// take one token each read from different banks.
-  uint4 k[2][kTokens][kPieces];
-  uint4 v[2][kTokens][kPieces];
+  KvTiles<D, kTokens> tiles;
   float q[Rows][D];
   float dots[Rows][kParts][kTokens];  ///< of each part of the channels
   float weights[kTokens][Rows];       ///< exp(logit - max)
@@ -46,33 +32,7 @@ struct AttendShared {
   float max[Rows];
   float sum[Rows];
   std::int32_t visible[Rows];  ///< tokens of the run that the row sees
-  std::int32_t pages[kRunPages];
 };
-
-__device__ inline float minus_infinity() { return __uint_as_float(0xFF800000U); }
-
-/// 1 / sum; 0 for a row that saw nothing, whose o is 0 too.
-__device__ inline float inverse_or_zero(float sum) { return sum == 0 ? 0.0F : 1.0F / sum; }
-
-/// Starts to bring tokens [first, end) of the pages that are held into a stage.
-template <int D, int Rows>
-__device__ inline void fetch_tile(const LayerArgs& args, std::int32_t head, std::int32_t first,
-                                  std::int32_t end, int stage, AttendShared<D, Rows>& shared) {
-  using Shared = AttendShared<D, Rows>;
-  for (int i = thread_of_block(); i < Shared::kTokens * Shared::kPieces; i += kAttendThreads) {
-    const int t = i / Shared::kPieces;
-    const int piece = i % Shared::kPieces;
-    const std::int32_t token = first + t;
-    if (token >= end) break;
-    const std::int32_t slot = token & ((1 << args.shape.page_shift) - 1);
-    const std::int64_t offset =
-        page_offset(args.shape, shared.pages[token >> args.shape.page_shift], head) + slot * D +
-        piece * 8;
-    copy_16_bytes(&shared.k[stage][t][piece ^ (t % 8)], args.pool.k + offset);
-    copy_16_bytes(&shared.v[stage][t][piece], args.pool.v + offset);
-  }
-  commit_copies();
-}
 
 /// Products of a tile's keys with all rows. Each thread widens 32 channels of one token once.
 template <class Element, int D, int Rows>
@@ -83,7 +43,7 @@ __device__ inline void multiply_keys(int rows, int stage, AttendShared<D, Rows>&
   float key[kPartChannels / 8][8];
   QUEST_UNROLL
   for (int i = 0; i < kPartChannels / 8; ++i) {
-    widen<Element>(shared.k[stage][t][(part * (kPartChannels / 8) + i) ^ (t % 8)], key[i]);
+    widen<Element>(shared.tiles.k[stage][t][(part * (kPartChannels / 8) + i) ^ (t % 8)], key[i]);
   }
   QUEST_UNROLL
   for (int r = 0; r < Rows; ++r) {
@@ -157,8 +117,9 @@ __device__ inline void add_values(int rows, int tokens, int stage,
     o[r][1] *= shared.keep[r];
   }
   for (int t = thread_of_block() / (D / 2); t < tokens; t += Shared::kTokenGroups) {
-    const auto* pairs = reinterpret_cast<const std::uint32_t*>(shared.v[stage][t]);
-    const std::uint32_t bits = pairs[pair];
+    const auto* pairs =
+        reinterpret_cast<const std::uint32_t*>(&shared.tiles.v[stage][t][(pair / 4) ^ (t % 8)]);
+    const std::uint32_t bits = pairs[pair % 4];
     const float low = Element::widen(static_cast<std::uint16_t>(bits & 0xFFFFU));
     const float high = Element::widen(static_cast<std::uint16_t>(bits >> 16));
     QUEST_UNROLL
@@ -178,8 +139,9 @@ template <int D, int Rows>
 __device__ inline void gather_values(int rows, AttendShared<D, Rows>& shared, float (&o)[Rows][2]) {
   constexpr int kGroups = AttendShared<D, Rows>::kTokenGroups;
   if constexpr (kGroups > 1) {
-    static_assert((kGroups - 1) * Rows * D * sizeof(float) <= sizeof(shared.k));
-    auto* const others = reinterpret_cast<float*>(&shared.k[0][0][0]);  // no key is needed any more
+    static_assert((kGroups - 1) * Rows * D * sizeof(float) <= sizeof(shared.tiles.k));
+    auto* const others =
+        reinterpret_cast<float*>(&shared.tiles.k[0][0][0]);  // no key is needed any more
     const int pair = thread_of_block() % (D / 2);
     const int group = thread_of_block() / (D / 2);
     QUEST_UNROLL
@@ -208,8 +170,6 @@ __device__ inline void gather_values(int rows, AttendShared<D, Rows>& shared, fl
 template <class Element, int D, int Rows>
 __device__ inline void attend_run(const LayerArgs& args, const PageRun& run, int rows,
                                   AttendShared<D, Rows>& shared, float (&o)[Rows][2]) {
-  using Shared = AttendShared<D, Rows>;
-  const int shift = args.shape.page_shift;
   QUEST_UNROLL
   for (int r = 0; r < Rows; ++r) o[r][0] = o[r][1] = 0;
   if (thread_of_block() < rows) {
@@ -217,35 +177,14 @@ __device__ inline void attend_run(const LayerArgs& args, const PageRun& run, int
     shared.sum[thread_of_block()] = 0;
   }
   __syncthreads();
-  for (std::int32_t begin = 0; begin < run.tokens; begin += kRunPages << shift) {
-    const std::int32_t left = run.tokens - begin;
-    const std::int32_t held = left < kRunPages << shift ? left : kRunPages << shift;
-    if (thread_of_block() < kRunPages && thread_of_block() << shift < held) {
-      const std::int32_t i = (begin >> shift) + thread_of_block();
-      shared.pages[thread_of_block()] =
-          run.table[run.list != nullptr ? run.list[i] : run.first + i];
-    }
-    __syncthreads();
-    fetch_tile(args, run.head, 0, held, 0, shared);
-    for (std::int32_t first = 0; first < held; first += Shared::kTokens) {
-      const int stage = first / Shared::kTokens % 2;
-      const std::int32_t next = first + Shared::kTokens;
-      if (next < held) {
-        fetch_tile(args, run.head, next, held, 1 - stage, shared);
-        wait_for_copies<1>();
-      } else {
-        wait_for_copies<0>();
-      }
-      __syncthreads();
-      multiply_keys<Element>(rows, stage, shared);
-      __syncthreads();
-      weigh_tile(rows, begin + first, args.scale, shared);
-      __syncthreads();
-      add_values<Element>(rows, held - first < Shared::kTokens ? held - first : Shared::kTokens,
-                          stage, shared, o);
-      __syncthreads();  // the stage is filled next
-    }
-  }
+  visit_tiles<kAttendThreads>(args, run, shared.tiles,
+                              [&](int stage, std::int32_t first, int tokens) {
+                                multiply_keys<Element>(rows, stage, shared);
+                                __syncthreads();
+                                weigh_tile(rows, first, args.scale, shared);
+                                __syncthreads();
+                                add_values<Element>(rows, tokens, stage, shared, o);
+                              });
   gather_values(rows, shared, o);
 }
 

@@ -10,13 +10,16 @@ namespace quest::cuda {
 /// 16-bit patterns of one element type. `order` maps them to integers that compare like the numbers
 /// do: minus zero below plus zero, NaN of either sign beyond the infinities; its own inverse.
 struct F16 {
+  static constexpr bool kBf16 = false;
   static constexpr std::int32_t kInf = 0x7C00;
   static constexpr std::uint16_t kNaN = 0x7E00;
   __device__ static float widen(std::uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
   __device__ static std::uint16_t narrow(float x) { return __half_as_ushort(__float2half_rn(x)); }
+  __device__ static std::uint32_t pack(float low, float high) { return pack_f16(low, high); }
 };
 
 struct BF16 {
+  static constexpr bool kBf16 = true;
   static constexpr std::int32_t kInf = 0x7F80;
   static constexpr std::uint16_t kNaN = 0x7FC0;
   __device__ static float widen(std::uint16_t bits) {
@@ -27,6 +30,7 @@ struct BF16 {
     if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return static_cast<std::uint16_t>(bits >> 16 | 64U);
     return static_cast<std::uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
   }
+  __device__ static std::uint32_t pack(float low, float high) { return pack_bf16(low, high); }
 };
 
 __device__ inline std::int32_t order(std::uint16_t bits) {
@@ -68,6 +72,16 @@ __device__ inline void widen_q8(const uint4& bits, float (&values)[16]) {
   for (int i = 0; i < 16; ++i) {
     values[i] = static_cast<float>(static_cast<std::int8_t>(words[i / 4] >> (i % 4 * 8) & 0xFFU));
   }
+}
+
+/// Two numbers as two packed parts each, the nearest element and the nearest to what is left: of
+/// f16 22 bits where the number is at least 2^-3, of bf16 16 bits.
+template <class Element>
+__device__ inline void split(float low, float high, std::uint32_t (&parts)[2]) {
+  parts[0] = Element::pack(low, high);
+  const float low_left = low - Element::widen(static_cast<std::uint16_t>(parts[0] & 0xFFFFU));
+  const float high_left = high - Element::widen(static_cast<std::uint16_t>(parts[0] >> 16));
+  parts[1] = Element::pack(low_left, high_left);
 }
 
 }  // namespace quest::cuda

@@ -11,6 +11,7 @@
 #include "attention/cuda/kernels/prefill-inl.h"
 #include "attention/cuda/kernels/score-inl.h"
 #include "attention/cuda/kernels/select-inl.h"
+#include "attention/cuda/kernels/select_long-inl.h"
 #include "attention/cuda/kernels/splits-inl.h"
 
 // Which instance of which kernel runs, with how many threads and how much shared memory. The one
@@ -18,9 +19,11 @@
 
 namespace quest::cuda {
 
+/// Dynamic shared memory that a block can have on every architecture that is served.
+inline constexpr std::size_t kMostShared = std::size_t{99} << 10;
+
 /// Host side of a launch: calls `launch(kernel, threads, dynamic shared bytes)`, where `kernel` is
-/// a
-/// __global__ function of LayerArgs.
+/// a __global__ function of LayerArgs.
 template <class Element, int D, class Launch>
 void launch_attend(const LayerArgs& args, const Launch& launch) {
   const auto with = [&]<int Heads>() {
@@ -29,8 +32,10 @@ void launch_attend(const LayerArgs& args, const Launch& launch) {
   // Fewer query heads than an instance has room for cost registers, not time.
   if (args.group == 1) return with.template operator()<1>();
   if (args.group <= 4) return with.template operator()<4>();
-  if (args.group <= 8) return with.template operator()<8>();
-  with.template operator()<kMaxGroup>();
+  if (args.group < kLeastLargeGroup) return with.template operator()<kLeastLargeGroup - 1>();
+  using Shared = LargeGroupShared<D>;
+  static_assert(sizeof(Shared) <= kMostShared && kMaxGroup <= kMmaRows);
+  launch(attend_large_group<Element, D>, Shared::kThreads, sizeof(Shared));
 }
 
 template <class Element, int D, class Launch>
@@ -51,14 +56,23 @@ void launch_of_type(Kernel kernel, const LayerArgs& args, const Launch& launch) 
       return launch(combine, kCombineThreads, 0);
     case Kernel::kSelect:
       return launch(select, kSelectThreads, 0);
+    case Kernel::kSelectRange:
+      return launch(select_range, kSelectThreads, 0);
+    case Kernel::kSelectHistogram:
+      return launch(select_histogram, kSelectThreads, 0);
+    case Kernel::kSelectNarrow:
+      return launch(select_narrow, kSelectThreads, 0);
     case Kernel::kPlanSplits:
       return launch(plan_splits, kSplitsThreads, 0);
     case Kernel::kAttend:
       return launch_attend<Element, D>(args, launch);
     case Kernel::kMergeSplits:
       return launch(merge_splits<D>, D, 0);
-    case Kernel::kPrefill:
-      return launch(prefill<Element, D>, kAttendThreads, sizeof(AttendShared<D, kTileHeads>));
+    case Kernel::kPrefill: {
+      using Shared = PrefillShared<D>;
+      static_assert(sizeof(Shared) <= kMostShared);
+      return launch(prefill<Element, D>, Shared::kThreads, sizeof(Shared));
+    }
     case Kernel::kCopyPage:
       return launch(copy_page, kCopyThreads, 0);
     case Kernel::kPatchTables:

@@ -10,13 +10,11 @@ namespace quest::cuda {
 
 inline constexpr int kSelectThreads = 256;
 inline constexpr int kSelectWarps = kSelectThreads / kWarp;
-/// Keys that are kept in shared memory; those of longer rows are made from the scores each time.
-inline constexpr std::int32_t kKeptKeys = 6144;
 inline constexpr int kDigitBits = 8;
 inline constexpr int kDigits = 1 << kDigitBits;
 
 struct SelectShared {
-  std::uint32_t keys[kKeptKeys];
+  std::uint32_t keys[kSelectKeys];
   std::uint32_t taken[kMaxScoredPages / kWarp];  ///< a bit for each candidate
   int histogram[kDigits];
   int warps[kSelectWarps];
@@ -24,6 +22,13 @@ struct SelectShared {
   std::uint32_t high;
   std::uint32_t digit;
   int above;  ///< keys of the range that lie above the digit's
+};
+
+/// What is known of a threshold: the bits of its distance from the least key, but for the lowest.
+struct Search {
+  std::uint32_t low = 0;
+  std::uint32_t prefix = 0;
+  int open_bits = 0;
 };
 
 /// What a key needs to be among the best: be above `key`, or be one of the first `ties` that equal
@@ -37,6 +42,22 @@ struct Threshold {
 __device__ inline std::uint32_t order_key(float score) {
   const std::uint32_t bits = __float_as_uint(score + 0.0F);
   return bits ^ ((bits >> 31) != 0 ? 0xFFFFFFFFU : 0x80000000U);
+}
+
+/// Joins the bounds that the threads of a block have found into two shared ones.
+__device__ inline void join_key_range(std::uint32_t low, std::uint32_t high, std::uint32_t& all_low,
+                                      std::uint32_t& all_high) {
+  QUEST_UNROLL
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    const std::uint32_t other_low = __shfl_xor_sync(kAllLanes, low, mask);
+    const std::uint32_t other_high = __shfl_xor_sync(kAllLanes, high, mask);
+    low = other_low < low ? other_low : low;
+    high = other_high > high ? other_high : high;
+  }
+  if (thread_of_block() % kWarp == 0) {
+    atomicMin(&all_low, low);
+    atomicMax(&all_high, high);
+  }
 }
 
 /// Key that no score has: of candidates that are out of the choice.
@@ -57,7 +78,7 @@ class Candidates {
 
   __device__ std::int32_t count() const { return count_; }
   __device__ std::uint32_t key(std::int32_t i) const {
-    return count_ <= kKeptKeys ? shared_.keys[i] : make_key(i);
+    return count_ <= kSelectKeys ? shared_.keys[i] : make_key(i);
   }
 
   /// Makes the keys and finds what they lie between. All threads of the block take part.
@@ -71,22 +92,16 @@ class Candidates {
     std::uint32_t high = 0;
     for (std::int32_t i = thread_of_block(); i < count_; i += kSelectThreads) {
       const std::uint32_t key = make_key(i);
-      if (count_ <= kKeptKeys) shared_.keys[i] = key;
+      if (count_ <= kSelectKeys) shared_.keys[i] = key;
       low = key < low && key != kOutOfChoice ? key : low;
       high = key > high ? key : high;
     }
-    QUEST_UNROLL
-    for (int mask = kWarp / 2; mask > 0; mask /= 2) {
-      const std::uint32_t other_low = __shfl_xor_sync(kAllLanes, low, mask);
-      const std::uint32_t other_high = __shfl_xor_sync(kAllLanes, high, mask);
-      low = other_low < low ? other_low : low;
-      high = other_high > high ? other_high : high;
-    }
-    if (thread_of_block() % kWarp == 0) {
-      atomicMin(&shared_.low, low);
-      atomicMax(&shared_.high, high);
-    }
+    join_key_range(low, high, shared_.low, shared_.high);
     __syncthreads();
+  }
+  /// Takes those of a word of 32 candidates whose bits are set. One warp.
+  __device__ void take(std::int32_t word, std::uint32_t bits) const {
+    if (thread_of_block() % kWarp == 0) shared_.taken[word] |= bits;
   }
 
  private:
@@ -123,15 +138,14 @@ __device__ inline void find_digit(SelectShared& shared, int k) {
   __syncthreads();
 }
 
-/// Threshold of the k greatest keys, 1 ≤ k ≤ count: radix select on the distance from the least
-/// key, whose leading digits spread better than those of the keys.
-__device__ inline Threshold find_threshold(const Candidates& candidates, int k,
+/// Threshold of the k greatest keys of those that have the known bits: radix select on the distance
+/// from the least key, whose leading digits spread better than those of the keys. There are k.
+template <class Keys>
+__device__ inline Threshold find_threshold(const Keys& candidates, const Search& known, int k,
                                            SelectShared& shared) {
-  const std::uint32_t low = shared.low;
-  const std::uint32_t range = shared.high - low;
-  if (range == 0) return {low, k};
-  int shift = kWarp - __clz(static_cast<int>(range));  // bits that are still open
-  std::uint32_t prefix = 0;                            // the bits above them
+  const std::uint32_t low = known.low;
+  std::uint32_t prefix = known.prefix;
+  int shift = known.open_bits;
   while (shift > 0) {
     const int bits = shift < kDigitBits ? shift : kDigitBits;
     const int next = shift - bits;
@@ -161,7 +175,8 @@ __device__ inline Threshold find_threshold(const Candidates& candidates, int k,
 
 /// Takes the keys that pass. Every warp has a run of words of its own, so that ties go to the lower
 /// pages whatever the timing (SPEC S4.8).
-__device__ inline void mark_passing(const Candidates& candidates, const Threshold& threshold,
+template <class Keys>
+__device__ inline void mark_passing(const Keys& candidates, const Threshold& threshold,
                                     SelectShared& shared) {
   const int lane = thread_of_block() % kWarp;
   const int warp = thread_of_block() / kWarp;
@@ -192,7 +207,7 @@ __device__ inline void mark_passing(const Candidates& candidates, const Threshol
     const int before = __popc(ties & ((1U << lane) - 1));
     const bool pass = key > threshold.key || (equals(word, key) && before < left);
     const std::uint32_t taken = __ballot_sync(kAllLanes, pass ? 1 : 0);
-    if (lane == 0) shared.taken[word] |= taken;
+    candidates.take(word, taken);
     left -= __popc(ties);
   }
   __syncthreads();
@@ -201,8 +216,13 @@ __device__ inline void mark_passing(const Candidates& candidates, const Threshol
 /// Takes the k best candidates.
 __device__ inline void take_best(Candidates candidates, int k, SelectShared& shared) {
   candidates.make_keys();
-  mark_passing(candidates, find_threshold(candidates, k, shared), shared);
+  const std::uint32_t low = shared.low;
+  const int open_bits = kWarp - __clz(static_cast<int>(shared.high - low));
+  mark_passing(candidates, find_threshold(candidates, {low, 0, open_bits}, k, shared), shared);
 }
+
+/// Number of the lowest bit that is set.
+__device__ inline int lowest_bit(std::uint32_t bits) { return __popc((bits & (~bits + 1)) - 1); }
 
 /// Writes sinks, candidates taken, window and tail, ascending; returns how many.
 __device__ inline std::int32_t list_pages(const ForcedPages& forced, SelectShared& shared,
@@ -218,8 +238,7 @@ __device__ inline std::int32_t list_pages(const ForcedPages& forced, SelectShare
       list + forced.sink_end + block_sum_before<kSelectThreads>(count, shared.warps, total);
   for (std::int32_t word = first; word < end; ++word) {
     for (std::uint32_t bits = shared.taken[word]; bits != 0; bits &= bits - 1) {
-      const int bit = __popc((bits & (~bits + 1)) - 1);  // the lowest
-      *out++ = forced.sink_end + word * kWarp + bit;
+      *out++ = forced.sink_end + word * kWarp + lowest_bit(bits);
     }
   }
   for (std::int32_t p = thread_of_block(); p < forced.sink_end; p += kSelectThreads) list[p] = p;
@@ -259,28 +278,38 @@ __device__ inline void take_candidates(const LayerArgs& args, const float* score
   }
 }
 
-/// The list of one (row, KV head) that selects.
-__device__ inline void select_list(const LayerArgs& args, const Row& row, std::int32_t index,
-                                   std::int32_t head, SelectShared& shared) {
-  const float* scores = list_scores(args, index, head);
-  const std::int64_t list = list_index(args, index, head);
-  const ForcedPages forced = forced_of(args, row, head);
+__device__ inline void clear_taken(const ForcedPages& forced, SelectShared& shared) {
   const std::int32_t words = (forced.num_candidates() + kWarp - 1) / kWarp;
   for (std::int32_t w = thread_of_block(); w < words; w += kSelectThreads) shared.taken[w] = 0;
-  const bool nan = any_nan(args, scores, row.num_pages);
+}
+
+/// Writes the list of a (row, KV head) from what was taken, and reports it. `nan`: a score was.
+__device__ inline void write_list(const LayerArgs& args, std::int32_t index, std::int32_t head,
+                                  const ForcedPages& forced, bool nan, SelectShared& shared) {
+  const std::int64_t list = list_index(args, index, head);
   if (nan && thread_of_block() == 0) {
     const unsigned long long rows = static_cast<unsigned long long>(args.counts->rows);
     atomicMin(&args.report->nan_place,
               (args.layer * rows + index) * args.shape.num_kv_heads + head);
   }
-  const int k = args.budgets[head].pages - forced.count();
-  // With a NaN the forced pages alone are read: the step fails in the end.
-  if (!nan && k > 0) take_candidates(args, scores, k, forced, shared);
   const std::int32_t count = list_pages(forced, shared, args.lists + list * args.list_stride);
   if (thread_of_block() != 0) return;
   args.list_count[list] = count;
   atomicAdd(&args.report->pages_read, static_cast<unsigned long long>(count));
-  if (count < row.num_pages) atomicAdd(&args.report->sparse_lists, 1ULL);
+  if (count < forced.num_pages) atomicAdd(&args.report->sparse_lists, 1ULL);
+}
+
+/// The list of one (row, KV head) that selects.
+__device__ inline void select_list(const LayerArgs& args, const Row& row, std::int32_t index,
+                                   std::int32_t head, SelectShared& shared) {
+  const float* scores = list_scores(args, index, head);
+  const ForcedPages forced = forced_of(args, row, head);
+  clear_taken(forced, shared);
+  const bool nan = any_nan(args, scores, row.num_pages);
+  const int k = args.budgets[head].pages - forced.count();
+  // With a NaN the forced pages alone are read: the step fails in the end.
+  if (!nan && k > 0) take_candidates(args, scores, k, forced, shared);
+  write_list(args, index, head, forced, nan, shared);
 }
 
 /// One block a (row, KV head).
