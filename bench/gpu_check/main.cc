@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "build_info.h"
 #include "gpu_check/correctness.h"
@@ -46,7 +47,10 @@ int run(const Options& options) {
             {"compiler", QUEST_COMPILER},
             {"gpu", gpu},
             {"driver", quest::gpu_check::driver_version()}};
-  json["correctness"] = quest::gpu_check::check_correctness(options.device, options.quick);
+  const auto make = [&](quest::KvCache& cache, quest::SelectionPolicy policy) {
+    return quest::make_cuda_backend(cache, std::move(policy), options.device);
+  };
+  json["correctness"] = quest::gpu_check::check_correctness(make, options.quick);
   json["graph"] = quest::gpu_check::check_graph(options.device);
   json["tables"] = quest::gpu_check::measure_tables(options.device, options.quick, options.seconds);
   if (!peers.is_null()) {
