@@ -131,7 +131,7 @@ double run_case(const Case& c, const MakeBackend& make) {
 /// take the reference hours.
 double run_long_case(const Case& c, const MakeBackend& make) {
   Sides sides(c, make);
-  const std::int64_t tokens = c.shape.num_pages * c.shape.page_size - 1;
+  const std::int64_t tokens = std::int64_t{c.shape.num_pages} * c.shape.page_size - 1;
   std::vector<float> out[2];
   for (Side* side : {&sides.gpu, &sides.reference}) {
     KvCache& cache = side->cache;
@@ -180,7 +180,7 @@ std::vector<Case> cases(bool quick) {
           c.shape = {2, 2, head_dim, page_size, type, 1600 / page_size + 20, summary};
           c.group = groups[next % 6];
           c.policy.group_mode = modes[next % 5];
-          c.policy.budget = 6 * page_size;
+          c.policy.budget = std::int64_t{6} * page_size;
           c.policy.sinks = 4;
           c.policy.window = 20;
           c.policy.beta = 0.5F;

@@ -115,8 +115,10 @@ void raise_small_gains(std::vector<double>& gains) {
   std::vector<double> sorted = gains;
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());
-  // Without any gain at the median, all heads are alike.
-  const double least = *middle > 0 ? kLeastGain * *middle : 1;
+  // Where half of the heads gain nothing, the greatest stands for the median.
+  const double typical = *middle > 0 ? *middle : *std::max_element(gains.begin(), gains.end());
+  // Nobody gains: all are alike.
+  const double least = typical > 0 ? kLeastGain * typical : 1;
   for (double& gain : gains) gain = std::max(gain, least);
 }
 

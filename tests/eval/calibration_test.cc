@@ -77,6 +77,9 @@ TEST(AllocateBudgets, HeadsThatGainNothingGetLittle) {
   EXPECT_EQ(budgets[0], 64);
   EXPECT_EQ(budgets[1], budgets[2]);
   EXPECT_EQ(budgets[1], 160);
+  // Most gain nothing: the one that does gets what is left.
+  EXPECT_EQ(allocate_budgets(hyperbolas({64, 128, 256}, {1e-6, -1e-6, -1e-6}, {1, 1, 1}), 112, 8),
+            (Budgets{208, 64, 64}));
   // Nobody gains: all alike.
   EXPECT_EQ(allocate_budgets(curves_of(2, {64, 128, 256}, {1, 1, 1, 1, 1, 1}), 128, 8),
             (Budgets{128, 128}));
