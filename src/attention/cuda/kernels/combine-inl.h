@@ -49,8 +49,7 @@ __device__ inline bool is_infinite(float x) {
 __global__ void __launch_bounds__(kNormaliseThreads) normalise(LayerArgs args) {
   QUEST_SHARED(NormaliseShared, shared);
   const std::int32_t heads = args.shape.num_kv_heads;
-  const std::int32_t end =
-      args.end_scored < args.counts->rows ? args.end_scored : args.counts->rows;
+  const std::int32_t end = scored_end(args);
   const std::int64_t work = static_cast<std::int64_t>(end - args.first_scored) * heads * args.group;
   for (std::int64_t i = block_of_grid(); i < work; i += blocks_of_grid()) {
     const auto h = static_cast<std::int32_t>(i % args.group);
@@ -114,18 +113,13 @@ __device__ inline float mean_over_heads(const float* score, std::int64_t stride,
 /// does.
 // Included once a program, like all kernels. NOLINTNEXTLINE(misc-definitions-in-headers)
 __global__ void __launch_bounds__(kCombineThreads) combine(LayerArgs args) {
-  const std::int32_t heads = args.shape.num_kv_heads;
-  const std::int32_t end =
-      args.end_scored < args.counts->rows ? args.end_scored : args.counts->rows;
-  if (args.first_scored >= end) return;
-  const std::int32_t first_part = args.part_indptr[args.first_scored];
-  const std::int64_t work = static_cast<std::int64_t>(args.part_indptr[end] - first_part) * heads;
-  for (std::int64_t i = block_of_grid(); i < work; i += blocks_of_grid()) {
-    const auto head = static_cast<std::int32_t>(i % heads);
-    const auto part = static_cast<std::int32_t>(first_part + i / heads);
-    const std::int32_t index = find_owner(args.part_indptr, args.first_scored, end, part);
+  const ScoredParts parts = scored_parts(args);
+  for (std::int64_t i = block_of_grid(); i < parts.count; i += blocks_of_grid()) {
+    const ScoredPart part = scored_part(args, parts, i);
+    const std::int32_t index = part.index;
+    const std::int32_t head = part.head;
     const Row& row = args.rows[index];
-    const std::int32_t page = (part - args.part_indptr[index]) * kScorePart + thread_of_block();
+    const std::int32_t page = part.first_page + thread_of_block();
     if (!is_scored(args, row, head) || page >= row.num_pages) continue;
     float* const scores = list_scores(args, index, head);
     const float* const mine = scores + page;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "attention/cuda/arguments.h"
+#include "attention/cuda/kernels/warp-inl.h"
 #include "selection/forced_pages.h"
 
 // How rows and KV heads are served, as every kernel sees it. After a platform header.
@@ -55,6 +56,46 @@ __device__ inline std::int64_t page_offset(const PoolShape& shape, std::int32_t 
 __device__ inline std::int64_t summary_index(const PoolShape& shape, std::int32_t page,
                                              std::int32_t head) {
   return head * shape.num_pages + page;
+}
+
+/// End of the rows that `score` and `combine` work on, counted from `first_scored`.
+__device__ inline std::int32_t scored_end(const LayerArgs& args) {
+  return args.end_scored < args.counts->rows ? args.end_scored : args.counts->rows;
+}
+
+/// The (part of a row, KV head) pairs of all rows that select; blocks take them in turn, so the
+/// grid need not know how long the rows are.
+struct ScoredParts {
+  std::int32_t end = 0;  ///< of the rows
+  std::int32_t first = 0;
+  std::int64_t count = 0;
+};
+
+__device__ inline ScoredParts scored_parts(const LayerArgs& args) {
+  ScoredParts parts;
+  parts.end = scored_end(args);
+  if (args.first_scored >= parts.end) return parts;
+  parts.first = args.part_indptr[args.first_scored];
+  parts.count = static_cast<std::int64_t>(args.part_indptr[parts.end] - parts.first) *
+                args.shape.num_kv_heads;
+  return parts;
+}
+
+struct ScoredPart {
+  std::int32_t index = 0;  ///< of the row
+  std::int32_t head = 0;
+  std::int32_t first_page = 0;
+};
+
+__device__ inline ScoredPart scored_part(const LayerArgs& args, const ScoredParts& parts,
+                                         std::int64_t i) {
+  const std::int32_t heads = args.shape.num_kv_heads;
+  const auto part = static_cast<std::int32_t>(parts.first + i / heads);
+  ScoredPart found;
+  found.index = find_owner(args.part_indptr, args.first_scored, parts.end, part);
+  found.head = static_cast<std::int32_t>(i % heads);
+  found.first_page = (part - args.part_indptr[found.index]) * kScorePart;
+  return found;
 }
 
 }  // namespace quest::cuda

@@ -119,24 +119,18 @@ template <class Summary, int D>
 __global__ void __launch_bounds__(kScoreThreads) score(LayerArgs args) {
   QUEST_DYNAMIC_SHARED(float, first_coefficient);
   float* const coefficients = &first_coefficient;  // [score_rows, 2, D]
-  const std::int32_t heads = args.shape.num_kv_heads;
-  const std::int32_t end =
-      args.end_scored < args.counts->rows ? args.end_scored : args.counts->rows;
-  if (args.first_scored >= end) return;
-  const std::int32_t first_part = args.part_indptr[args.first_scored];
-  const std::int64_t work = static_cast<std::int64_t>(args.part_indptr[end] - first_part) * heads;
-  for (std::int64_t i = block_of_grid(); i < work; i += blocks_of_grid()) {
-    const auto head = static_cast<std::int32_t>(i % heads);
-    const auto part = static_cast<std::int32_t>(first_part + i / heads);
-    const std::int32_t index = find_owner(args.part_indptr, args.first_scored, end, part);
+  const ScoredParts parts = scored_parts(args);
+  for (std::int64_t i = block_of_grid(); i < parts.count; i += blocks_of_grid()) {
+    const ScoredPart part = scored_part(args, parts, i);
+    const std::int32_t index = part.index;
+    const std::int32_t head = part.head;
     const Row& row = args.rows[index];
     if (!is_scored(args, row, head)) continue;
     __syncthreads();  // the coefficients before may still be read
     fold_queries<D>(args, args.q + head_offset(args, args.q_stride, index, head), coefficients);
     __syncthreads();
     float* const scores = list_scores(args, index, head);
-    const std::int32_t first =
-        (part - args.part_indptr[index]) * kScorePart + thread_of_block() / kWarp * kScoreWarpPages;
+    const std::int32_t first = part.first_page + thread_of_block() / kWarp * kScoreWarpPages;
     score_pages<Summary, D>(args, row, head, first, coefficients, scores);
   }
 }
