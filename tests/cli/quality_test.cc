@@ -48,7 +48,7 @@ class Quality : public PackagedModelTest {
 
 TEST_F(Quality, PerplexityStaysNearFullAttentionsAtAQuarterOfTheBytes) {
   // A novella, a story, a government report and passages of an encyclopedia.
-  std::vector<std::string> arguments = {"eval", "ppl", "--context", "4096", "--tokens", "96"};
+  std::vector<std::string> arguments = {"eval", "ppl", "--context", "4096", "--tokens", "256"};
   arguments.insert(arguments.end(), {"--windows", "6", "--crossover", "1", "--json"});
   for (const std::string& text : {novella().string(), sample(2), sample(23), sample(16)}) {
     arguments.insert(arguments.end(), {"--text", text});
@@ -58,11 +58,11 @@ TEST_F(Quality, PerplexityStaysNearFullAttentionsAtAQuarterOfTheBytes) {
   const Json json = parse_object(result.out);
   EXPECT_EQ(json.at("policy").at("calibrated"), true) << "the packaged profile is not the default";
   const Json& row = json.at("rows").at(0);
-  EXPECT_EQ(row.at("tokens"), 4 * 6 * 96);
+  EXPECT_EQ(row.at("tokens"), 4 * 6 * 256);
   EXPECT_LE(row.at("kv_bytes_share"), 0.25);
-  // Measured 0.0083, with a 95 % interval from 0.001 to 0.015. Other rounding on the same tokens
-  // moves it by some 0.002, their KL of 0.0102 by less.
-  EXPECT_LE(row.at("relative_increase"), 0.0115);
+  // Measured 0.0063, with a 95 % interval from 0.0017 to 0.0109, and a KL of 0.0108. Other rounding on
+  // the same tokens moves the first by some 0.001, the second by less.
+  EXPECT_LE(row.at("relative_increase"), 0.01);
   EXPECT_LE(row.at("kl"), 0.0125);
 }
 
