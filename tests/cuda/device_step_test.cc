@@ -198,10 +198,8 @@ TEST(DeviceStep, Launches_RecordedInOneStepServeAnother) {
     LayerData data(shape, 2, 0, 3, 3, Values::kUniform);
     stepper.run(batch, data);
     const std::vector<RecordingDevice::Launch> recorded = stepper.device.launches;
-    // append, summarise, score, [normalise, combine,] select, plan, attend, merge
-    EXPECT_EQ(recorded.size(), mode == GroupMode::kGroupSoftmax ? 9U
-                               : mode == GroupMode::kQuota      ? 8U
-                                                                : 7U);
+    // append, summarise, score, [combine,] select, plan, attend, merge
+    EXPECT_EQ(recorded.size(), cuda::combines_scores(mode) ? 8U : 7U);
     AttentionCounters counters;
     stepper.step.finish(counters);
     for (std::uint32_t seed = 4; seed < 14; ++seed) {

@@ -70,12 +70,12 @@ struct HeadBudget {
   std::int32_t crossover = 0;  ///< a row that sees at most so many pages reads them all
 };
 
-/// Of the softmax over scale · score of one query head: log-probabilities are
-/// scale · (score - top) - log_sum; where `top` is infinite, the pages that hold it have -log_sum
-/// each and the others nothing.
-struct Normaliser {
+/// Of the softmax over scale · score of one query head, from the pages of one part that are free to
+/// choose: the greatest score, and Σ exp(scale · (score - top)); where `top` is infinite, how many
+/// pages hold it. Without such pages -inf and 0.
+struct SoftmaxPart {
   float top = 0;
-  float log_sum = 0;
+  float sum = 0;
 };
 
 /// What the order keys of some candidates lie between, and whether one of their scores is NaN.
@@ -138,7 +138,8 @@ struct LayerArgs {
   std::int32_t score_rows = 1;
   std::int32_t first_scored = 0;
   std::int32_t end_scored = 0;
-  Normaliser* normalisers = nullptr;  ///< the same rows: [row, KV head, group], of kGroupSoftmax
+  /// Of kGroupSoftmax: [part, KV head, group], parts of the same rows as part_indptr counts them.
+  SoftmaxPart* softmax_parts = nullptr;
   // Of select for rows too long for one block; a choice is what a query head makes in kPerHead, and
   // else the group.
   std::int32_t select_parts = 1;           ///< parts of kSelectPart candidates of the longest row
@@ -189,6 +190,8 @@ constexpr void take_combined_scores(LayerArgs& args) {
 
 /// Pages that one block scores at a time.
 inline constexpr std::int32_t kScorePart = 64;
+/// Pages that one block of the combine kernel makes a score of at a time.
+inline constexpr std::int32_t kCombinePart = 256;
 /// Most query heads of one KV head.
 inline constexpr std::int32_t kMaxGroup = 16;
 /// Query heads of one KV head from which on attend uses tensor cores, whose tiles have 16 rows.
@@ -207,5 +210,10 @@ inline constexpr std::int32_t kPatchThreads = 128;
 /// Rows of heads (positions times query heads of the group) that share one pass of the prefill
 /// kernel over keys and values.
 inline constexpr std::int32_t kTileHeads = 64;
+
+/// Parts of the combine kernel in a row that fills the room for scores.
+constexpr std::int64_t num_combine_parts(const LayerArgs& args) {
+  return (args.scores_stride + kCombinePart - 1) / kCombinePart;
+}
 
 }  // namespace quest::cuda

@@ -14,7 +14,6 @@ enum class Kernel {
   kAppend,
   kSummarise,
   kScore,
-  kNormalise,
   kCombine,
   kSelect,
   kSelectRange,
@@ -36,8 +35,6 @@ constexpr const char* name_of(Kernel kernel) {
       return "summarise";
     case Kernel::kScore:
       return "score";
-    case Kernel::kNormalise:
-      return "normalise";
     case Kernel::kCombine:
       return "combine";
     case Kernel::kSelect:

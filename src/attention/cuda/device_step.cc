@@ -35,7 +35,7 @@ DeviceStep::DeviceStep(KvCache& cache, Device& device, const Tuning& tuning)
       arrays_(device),
       device_budgets_(device),
       scores_(device),
-      normalisers_(device),
+      softmax_parts_(device),
       long_select_(device),
       lists_(device),
       list_count_(device),
@@ -145,7 +145,9 @@ void DeviceStep::size_work_space() {
     if (LongSelect::serves(work_.mode, arrays_.page_capacity())) {
       long_select_.prepare(work_, rows_a_pass_ * heads, arrays_.page_capacity());
     }
-    if (work_.mode == GroupMode::kGroupSoftmax) normalisers_.grow(rows_a_pass_ * heads * group_);
+    if (work_.mode == GroupMode::kGroupSoftmax) {
+      softmax_parts_.grow(rows_a_pass_ * score_parts() * heads * group_);
+    }
     work_.list_stride = longest_list();
     lists_.grow(lists * work_.list_stride);
   }
@@ -153,7 +155,7 @@ void DeviceStep::size_work_space() {
   const std::int64_t d = pool_.shape().head_dim;
   partial_.grow(splits * group_ * (d + 2));
   work_.scores = scores_.data();
-  work_.normalisers = normalisers_.data();
+  work_.softmax_parts = softmax_parts_.data();
   work_.lists = lists_.data();
   work_.list_count = list_count_.data();
   work_.split_indptr = split_indptr_.data();
@@ -185,6 +187,11 @@ LayerArgs DeviceStep::layer_args(std::int32_t layer, const DeviceRows& rows, flo
   arrays_.describe(args);
   args.budgets = device_budgets_.data() + std::int64_t{layer} * pool_.shape().num_kv_heads;
   return args;
+}
+
+/// Parts of the longest row that the scores have room for.
+std::int64_t DeviceStep::score_parts() const {
+  return (std::int64_t{arrays_.page_capacity()} + kScorePart - 1) / kScorePart;
 }
 
 /// On as many blocks as there is work, but no more than so many a multiprocessor: kernels take
@@ -226,10 +233,9 @@ void DeviceStep::select_pages(const LayerArgs& layer) {
     args.first_scored = first;
     args.end_scored = std::min(first + rows_a_pass_, arrays_.num_rows());
     const std::int64_t lists = (args.end_scored - first) * heads;
-    const std::int64_t parts = (arrays_.page_capacity() + kScorePart - 1) / kScorePart;
-    launch(Kernel::kScore, args, lists * parts, 8);
+    launch(Kernel::kScore, args, lists * score_parts(), 8);
     if (args.end_scored == arrays_.num_rows()) mark_stage();
-    combine_scores(args, lists, parts);
+    combine_scores(args, lists);
     launch_select(args, lists);
   }
   if (!some) mark_stage();
@@ -245,12 +251,9 @@ void DeviceStep::launch_select(const LayerArgs& args, std::int64_t lists) {
 }
 
 /// From a score a query head to the scores that pages are selected by, which `args` then names.
-void DeviceStep::combine_scores(LayerArgs& args, std::int64_t lists, std::int64_t parts) {
+void DeviceStep::combine_scores(LayerArgs& args, std::int64_t lists) {
   if (!combines_scores(args.mode)) return;
-  if (args.mode == GroupMode::kGroupSoftmax) {
-    launch(Kernel::kNormalise, args, lists * args.group, 8);
-  }
-  launch(Kernel::kCombine, args, lists * parts, 32);
+  launch(Kernel::kCombine, args, lists * num_combine_parts(args), 8);
   take_combined_scores(args);
 }
 

@@ -65,13 +65,14 @@ class DeviceStep {
   bool selects(std::int32_t layer) const;
   bool is_scored(std::int32_t layer, const Row& row, std::int32_t head) const;
   std::int32_t longest_list() const;
+  std::int64_t score_parts() const;
   void size_work_space();
   std::int64_t score_room(std::int32_t rows) const;
   LayerArgs layer_args(std::int32_t layer, const DeviceRows& rows, float scale) const;
   void store_keys(const LayerArgs& args);
   void select_pages(const LayerArgs& layer);
   void launch_select(const LayerArgs& args, std::int64_t lists);
-  void combine_scores(LayerArgs& args, std::int64_t lists, std::int64_t parts);
+  void combine_scores(LayerArgs& args, std::int64_t lists);
   void attend(const LayerArgs& args);
   void launch(Kernel kernel, const LayerArgs& args, std::int64_t work, std::int64_t per_processor);
   void mark_stage();
@@ -93,7 +94,7 @@ class DeviceStep {
   LayerArgs work_;  ///< pointers and strides of the work space
   DeviceArray<HeadBudget> device_budgets_;
   DeviceArray<float> scores_;
-  DeviceArray<Normaliser> normalisers_;
+  DeviceArray<SoftmaxPart> softmax_parts_;
   LongSelect long_select_;
   DeviceArray<std::int32_t> lists_;
   DeviceArray<std::int32_t> list_count_;
