@@ -77,16 +77,19 @@ TEST(CudaAttend, EqualWeights_GiveTheMeanOfEveryTokenSeen) {
 TEST(CudaPrefill, EqualWeights_EachRowSeesItsPastAndItself) {
   for (const std::int32_t head_dim : {64, 128, 256}) {
     for (const std::int32_t group : {1, 3, 16}) {
-      const CacheShape shape{1, 2, head_dim, 16, KvType::kBF16, 32};
-      Stepper stepper(shape, policy_of(GroupMode::kGroupMean, 4096));
-      std::int64_t position = 0;
-      for (const std::int32_t rows : {2, 14, 17, 31, 100}) {
-        expect_means(stepper, group, position, rows);
-        if (HasFatalFailure()) {
-          ADD_FAILURE() << "head_dim " << head_dim << " group " << group;
-          return;
+      for (const cuda::Tuning& tuning : {cuda::Tuning{}, many_splits()}) {
+        const CacheShape shape{1, 2, head_dim, 16, KvType::kBF16, 32};
+        Stepper stepper(shape, policy_of(GroupMode::kGroupMean, 4096), tuning);
+        std::int64_t position = 0;
+        for (const std::int32_t rows : {2, 14, 17, 31, 100}) {
+          expect_means(stepper, group, position, rows);
+          if (HasFatalFailure()) {
+            ADD_FAILURE() << "head_dim " << head_dim << " group " << group << " most splits "
+                          << tuning.most_splits;
+            return;
+          }
+          position += rows;
         }
-        position += rows;
       }
     }
   }

@@ -291,13 +291,15 @@ TEST(CudaBackend, ValueThatIsNotFinite_StaysOutOfEarlierRows) {
   constexpr std::size_t kRows = 50;
   constexpr std::size_t kOdd = 30;  // within a tile, and a warp of it
   constexpr std::size_t kChannel = 37;
-  for (const KvType type : {KvType::kF16, KvType::kBF16}) {
+  for (const auto& [type, make] : {std::pair{KvType::kF16, &make_emulated},
+                                   {KvType::kBF16, &make_emulated},
+                                   {KvType::kF16, &make_emulated_splitting}}) {
     for (const float odd : {std::nanf(""), std::numeric_limits<float>::infinity(),
                             -std::numeric_limits<float>::infinity()}) {
       std::vector<float> outputs[2];
       for (const bool emulated : {true, false}) {
         Side side({1, 1, 64, 8, type, 30}, 3, policy_of(64),
-                  emulated ? make_emulated : make_reference_backend);
+                  emulated ? make : make_reference_backend);
         side.add({13, kRows, false}, 1);
         if (emulated) {
           side.alter = [&](LayerData& data) { data.v[kOdd * 64 + kChannel] = odd; };

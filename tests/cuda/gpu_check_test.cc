@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "cuda/emulated_backend.h"
 #include "gpu_check/correctness.h"
 
 namespace quest::test {
@@ -20,6 +21,12 @@ constexpr bool kQuick = false;
 TEST(GpuCheck, ItsCasesHoldOnTheCpu) {
   const nlohmann::json result = gpu_check::check_correctness(make_cpu_backend, kQuick);
   EXPECT_EQ(result.at("cases"), kQuick ? 6 : 51);
+  EXPECT_EQ(result.at("failed"), 0) << result.at("rows").dump(2);
+}
+
+TEST(GpuCheck, ItsQuickCasesHoldOnTheEmulatedDevice) {
+  const nlohmann::json result = gpu_check::check_correctness(make_emulated, true);
+  EXPECT_EQ(result.at("cases"), 6);
   EXPECT_EQ(result.at("failed"), 0) << result.at("rows").dump(2);
 }
 

@@ -78,6 +78,20 @@ struct SoftmaxPart {
   float sum = 0;
 };
 
+/// How lists of pages are shared out between blocks, and where blocks leave the parts of lists that
+/// several serve (SPEC S5.4).
+struct SplitPlan {
+  std::int32_t* indptr = nullptr;  ///< [lists + 1] splits of the lists before
+  /// [lists + 1] partial results of the lists before; a list with one split has none.
+  std::int32_t* partial_indptr = nullptr;
+  std::int32_t* pages = nullptr;  ///< [1] pages of one split; fewer in the last of a list
+  std::int32_t most = 0;          ///< splits beyond one a list; partial results are twice as many
+  std::int32_t least_pages = 1;
+  float* o = nullptr;    ///< [partial results, rows, head_dim] Σ exp(logit - max) · value
+  float* max = nullptr;  ///< [partial results, rows]
+  float* sum = nullptr;  ///< [partial results, rows] Σ exp(logit - max)
+};
+
 /// What the order keys of some candidates lie between, and whether one of their scores is NaN.
 struct KeyRange {
   std::uint32_t low = 0;
@@ -152,14 +166,9 @@ struct LayerArgs {
 
   std::int32_t* lists = nullptr;  ///< [rows, num_kv_heads, list_stride] selected logical pages
   std::int64_t list_stride = 0;
-  std::int32_t* list_count = nullptr;    ///< [rows, num_kv_heads]
-  std::int32_t* split_indptr = nullptr;  ///< [rows * num_kv_heads + 1] splits of the lists before
-  std::int32_t* split_pages = nullptr;   ///< [1] pages of one split
-  std::int32_t most_splits = 0;          ///< beyond one a list
-  std::int32_t least_split_pages = 1;
-  float* partial_o = nullptr;    ///< [splits, group, head_dim]
-  float* partial_max = nullptr;  ///< [splits, group]
-  float* partial_sum = nullptr;  ///< [splits, group]
+  std::int32_t* list_count = nullptr;  ///< [rows, num_kv_heads]
+  SplitPlan list_splits;               ///< of [row, KV head], with `group` rows
+  SplitPlan tile_splits;  ///< of what tiles read, [tile, KV head], with kTileHeads rows
   StepReport* report = nullptr;
 
   // Of copy_page alone: physical pages.

@@ -39,9 +39,8 @@ DeviceStep::DeviceStep(KvCache& cache, Device& device, const Tuning& tuning)
       long_select_(device),
       lists_(device),
       list_count_(device),
-      split_indptr_(device),
-      split_pages_(device),
-      partial_(device),
+      list_splits_(device),
+      tile_splits_(device),
       report_(device) {
   if (tuning_.most_splits == 0) {
     tuning_.most_splits = kSplitsPerProcessor * device.multiprocessors();
@@ -125,9 +124,7 @@ void DeviceStep::size_work_space() {
   const std::int64_t heads = pool_.shape().num_kv_heads;
   const std::int64_t lists = arrays_.num_rows() * heads;
   report_.grow(1);
-  split_pages_.grow(1);
   list_count_.grow(lists);
-  split_indptr_.grow(lists + 1);
   work_ = {};
   work_.mode = policy_.group_mode;
   work_.beta = policy_.beta;
@@ -151,21 +148,33 @@ void DeviceStep::size_work_space() {
     work_.list_stride = longest_list();
     lists_.grow(lists * work_.list_stride);
   }
-  const std::int64_t splits = arrays_.list_rows() * heads + tuning_.most_splits;
-  const std::int64_t d = pool_.shape().head_dim;
-  partial_.grow(splits * group_ * (d + 2));
   work_.scores = scores_.data();
   work_.softmax_parts = softmax_parts_.data();
   work_.lists = lists_.data();
   work_.list_count = list_count_.data();
-  work_.split_indptr = split_indptr_.data();
-  work_.split_pages = split_pages_.data();
-  work_.most_splits = tuning_.most_splits;
-  work_.least_split_pages = std::max(1, tuning_.split_tokens / pool_.shape().page_size());
-  work_.partial_o = partial_.data();
-  work_.partial_max = work_.partial_o + splits * group_ * d;
-  work_.partial_sum = work_.partial_max + splits * group_;
+  work_.list_splits.least_pages = std::max(1, tuning_.split_tokens / pool_.shape().page_size());
+  size_splits(work_.list_splits, list_splits_, lists, group_);
+  // The partial result of a tile is as large as the keys of some pages.
+  work_.tile_splits.least_pages = std::max(1, 4 * tuning_.split_tokens / pool_.shape().page_size());
+  size_splits(work_.tile_splits, tile_splits_, arrays_.num_tiles() * heads, kTileHeads);
   work_.report = report_.data();
+}
+
+/// Makes room for a plan over so many lists, whose partial results have `rows` rows each.
+void DeviceStep::size_splits(SplitPlan& plan, SplitRoom& room, std::int64_t lists,
+                             std::int64_t rows) const {
+  plan.most = tuning_.most_splits;
+  room.plan.grow(2 * (lists + 1) + 1);
+  plan.indptr = room.plan.data();
+  plan.partial_indptr = plan.indptr + lists + 1;
+  plan.pages = plan.partial_indptr + lists + 1;
+  const std::int64_t longest = (arrays_.page_capacity() + plan.least_pages - 1) / plan.least_pages;
+  const std::int64_t partials = std::min(std::int64_t{2} * plan.most, lists * longest);
+  const std::int64_t d = pool_.shape().head_dim;
+  room.partial.grow(partials * rows * (d + 2));
+  plan.o = room.partial.data();
+  plan.max = plan.o + partials * rows * d;
+  plan.sum = plan.max + partials * rows;
 }
 
 LayerArgs DeviceStep::layer_args(std::int32_t layer, const DeviceRows& rows, float scale) const {
@@ -259,13 +268,12 @@ void DeviceStep::combine_scores(LayerArgs& args, std::int64_t lists) {
 
 void DeviceStep::attend(const LayerArgs& args) {
   const std::int64_t heads = args.shape.num_kv_heads;
-  if (arrays_.num_tiles() > 0) launch(Kernel::kPrefill, args, arrays_.num_tiles() * heads, 4);
-  if (arrays_.list_rows() > 0) {
-    const std::int64_t most = arrays_.list_rows() * heads;
-    device_.launch(Kernel::kPlanSplits, args, 1);
-    launch(Kernel::kAttend, args, most + tuning_.most_splits, 16);
-    launch(Kernel::kMergeSplits, args, most * group_, 16);
-  }
+  const std::int64_t tiles = arrays_.num_tiles() * heads;
+  const std::int64_t lists = arrays_.list_rows() * heads;
+  device_.launch(Kernel::kPlanSplits, args, tiles > 0 ? 2 : 1);
+  if (tiles > 0) launch(Kernel::kPrefill, args, tiles + tuning_.most_splits, 4);
+  if (lists > 0) launch(Kernel::kAttend, args, lists + tuning_.most_splits, 16);
+  launch(Kernel::kMergeSplits, args, lists * group_ + tiles * kTileHeads, 16);
   mark_stage();
 }
 

@@ -14,8 +14,8 @@ namespace quest::cuda {
 
 /// How a step is shared out. Zeros are replaced by what suits the device.
 struct Tuning {
-  std::int32_t most_splits = 0;     ///< of all lists, beyond one each; 0: a few a multiprocessor
-  std::int32_t split_tokens = 128;  ///< least tokens of a split
+  std::int32_t most_splits = 0;  ///< of lists or tiles beyond one each; 0: a few a multiprocessor
+  std::int32_t split_tokens = 128;  ///< least tokens of a split of a list; of a tile, four times
   std::int64_t score_floats = 0;    ///< work space for scores; 0: 64 Mi. More rows take turns.
   bool timed = true;                ///< note the time of every stage
 };
@@ -31,6 +31,13 @@ struct DeviceRows {
   std::int64_t k_stride = 0;
   std::int64_t v_stride = 0;
   std::int64_t out_stride = 0;
+};
+
+/// Device memory of a SplitPlan.
+struct SplitRoom {
+  explicit SplitRoom(Device& device) : plan(device), partial(device) {}
+  DeviceArray<std::int32_t> plan;
+  DeviceArray<float> partial;  ///< o, max and sum of every partial result
 };
 
 /// One step of the attention operator on a device: plans, sizes the work space, launches. From
@@ -66,6 +73,7 @@ class DeviceStep {
   bool is_scored(std::int32_t layer, const Row& row, std::int32_t head) const;
   std::int32_t longest_list() const;
   std::int64_t score_parts() const;
+  void size_splits(SplitPlan& plan, SplitRoom& room, std::int64_t lists, std::int64_t rows) const;
   void size_work_space();
   std::int64_t score_room(std::int32_t rows) const;
   LayerArgs layer_args(std::int32_t layer, const DeviceRows& rows, float scale) const;
@@ -98,9 +106,8 @@ class DeviceStep {
   LongSelect long_select_;
   DeviceArray<std::int32_t> lists_;
   DeviceArray<std::int32_t> list_count_;
-  DeviceArray<std::int32_t> split_indptr_;
-  DeviceArray<std::int32_t> split_pages_;
-  DeviceArray<float> partial_;  ///< o, max and sum of every split
+  SplitRoom list_splits_;
+  SplitRoom tile_splits_;
   DeviceArray<StepReport> report_;
 };
 
