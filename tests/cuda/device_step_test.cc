@@ -181,11 +181,10 @@ TEST(DeviceStep, ShortChunkAfterLongHistory_IsSharedByManyBlocks) {
       ASSERT_NE(launch, stepper.device.launches.end());
       const std::int32_t tiles = launch->args.counts->tiles;
       const std::int32_t splits = launch->args.tile_splits.indptr[tiles];
-      // Two tiles of the group of 7. Of the 8 splits that a device of two multiprocessors allows
-      // for.
+      // Two tiles of the group of 7. The device works on 8 blocks at a time.
       EXPECT_EQ(tiles, group == 7 ? 2 : 1);
       if (split) {
-        EXPECT_GE(splits, 8);
+        EXPECT_GE(splits, 6);
         EXPECT_GE(launch->blocks, splits);
       } else {
         EXPECT_EQ(splits, tiles);
@@ -195,6 +194,33 @@ TEST(DeviceStep, ShortChunkAfterLongHistory_IsSharedByManyBlocks) {
       ASSERT_LE(relative_error(outputs[1].data() + i, outputs[0].data() + i, 64), 1e-5)
           << rows << " rows, group " << group << ", at " << i;
     }
+  }
+}
+
+/// Lists are cut into as many splits as the device works on at a time, and no more where there are
+/// few lists.
+TEST(DeviceStep, Splits_FillTheDeviceOnce) {
+  const CacheShape shape{1, 2, 64, 8, KvType::kF16, 400};
+  for (const auto& [processors, resident] : {std::pair{4, 6}, {3, 3}, {1, 1}}) {
+    const emulator::DeviceOptions options{processors, resident};
+    cuda::Tuning tuning;
+    tuning.split_tokens = 8;
+    Stepper stepper(shape, policy_of(GroupMode::kGroupMean, 64), tuning, options);
+    const Batch prompts = stepper.batch_of({{0, 333, false}, {0, 40, false}});
+    LayerData prompt(shape, 1, 0, prompts.num_rows(), 1, Values::kUniform);
+    stepper.run(prompts, prompt);
+    const Batch batch = stepper.batch_of({{0, 1, false}, {0, 1, false}});
+    LayerData data(shape, 1, 0, 2, 2, Values::kUniform);
+    stepper.run(batch, data);
+    const auto& launches = stepper.device.launches;
+    const auto launch = std::find_if(launches.begin(), launches.end(), [](const auto& l) {
+      return l.kernel == cuda::Kernel::kAttend;
+    });
+    ASSERT_NE(launch, launches.end());
+    const std::int32_t splits = launch->args.list_splits.indptr[4];
+    const std::int32_t wave = processors * resident;
+    EXPECT_LE(splits, std::max(wave, 4 + 1)) << wave;
+    EXPECT_GE(splits, wave * 3 / 4) << wave;
   }
 }
 

@@ -15,8 +15,6 @@ namespace quest::cuda {
 namespace {
 
 constexpr std::int64_t kScoreFloats = std::int64_t{64} << 20;
-/// Blocks of the attend kernel that one multiprocessor works on at a time, about.
-constexpr std::int32_t kSplitsPerProcessor = 4;
 
 [[noreturn]] void refuse(const std::string& fault) { throw InvalidArgument("CUDA: " + fault); }
 
@@ -42,9 +40,6 @@ DeviceStep::DeviceStep(KvCache& cache, Device& device, const Tuning& tuning)
       list_splits_(device),
       tile_splits_(device),
       report_(device) {
-  if (tuning_.most_splits == 0) {
-    tuning_.most_splits = kSplitsPerProcessor * device.multiprocessors();
-  }
   if (tuning_.score_floats == 0) tuning_.score_floats = kScoreFloats;
 }
 
@@ -153,17 +148,31 @@ void DeviceStep::size_work_space() {
   work_.lists = lists_.data();
   work_.list_count = list_count_.data();
   work_.list_splits.least_pages = std::max(1, tuning_.split_tokens / pool_.shape().page_size());
+  work_.list_splits.most = most_splits(Kernel::kAttend, arrays_.list_rows() * heads);
   size_splits(work_.list_splits, list_splits_, lists, group_);
   // The partial result of a tile is as large as the keys of some pages.
   work_.tile_splits.least_pages = std::max(1, 4 * tuning_.split_tokens / pool_.shape().page_size());
+  work_.tile_splits.most = most_splits(Kernel::kPrefill, arrays_.num_tiles() * heads);
   size_splits(work_.tile_splits, tile_splits_, arrays_.num_tiles() * heads, kTileHeads);
   work_.report = report_.data();
+}
+
+/// Splits beyond one a list, such that all splits together are as many as the device works on at a
+/// time: one more would have it wait for that one. At least half as many where there are that many
+/// lists, for one that is longer than the others.
+std::int32_t DeviceStep::most_splits(Kernel kernel, std::int64_t lists) const {
+  if (tuning_.most_splits > 0) return tuning_.most_splits;
+  LayerArgs args;
+  args.shape = pool_.shape();
+  args.group = group_;
+  const std::int64_t wave =
+      std::int64_t{device_.resident_blocks(kernel, args)} * device_.multiprocessors();
+  return static_cast<std::int32_t>(std::max(wave - lists, (wave + 1) / 2));
 }
 
 /// Makes room for a plan over so many lists, whose partial results have `rows` rows each.
 void DeviceStep::size_splits(SplitPlan& plan, SplitRoom& room, std::int64_t lists,
                              std::int64_t rows) const {
-  plan.most = tuning_.most_splits;
   room.plan.grow(2 * (lists + 1) + 1);
   plan.indptr = room.plan.data();
   plan.partial_indptr = plan.indptr + lists + 1;
@@ -271,8 +280,8 @@ void DeviceStep::attend(const LayerArgs& args) {
   const std::int64_t tiles = arrays_.num_tiles() * heads;
   const std::int64_t lists = arrays_.list_rows() * heads;
   device_.launch(Kernel::kPlanSplits, args, tiles > 0 ? 2 : 1);
-  if (tiles > 0) launch(Kernel::kPrefill, args, tiles + tuning_.most_splits, 4);
-  if (lists > 0) launch(Kernel::kAttend, args, lists + tuning_.most_splits, 16);
+  if (tiles > 0) launch(Kernel::kPrefill, args, tiles + args.tile_splits.most, 4);
+  if (lists > 0) launch(Kernel::kAttend, args, lists + args.list_splits.most, 16);
   launch(Kernel::kMergeSplits, args, lists * group_ + tiles * kTileHeads, 16);
   mark_stage();
 }

@@ -73,6 +73,7 @@ class DeviceStep {
   bool is_scored(std::int32_t layer, const Row& row, std::int32_t head) const;
   std::int32_t longest_list() const;
   std::int64_t score_parts() const;
+  std::int32_t most_splits(Kernel kernel, std::int64_t lists) const;
   void size_splits(SplitPlan& plan, SplitRoom& room, std::int64_t lists, std::int64_t rows) const;
   void size_work_space();
   std::int64_t score_room(std::int32_t rows) const;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace quest::cuda {
 
@@ -14,6 +15,8 @@ void StepArrays::begin(const Batch& batch, const CacheShape& shape, std::int32_t
   tiles_.clear();
   part_indptr_.assign(1, 0);
   list_rows_ = sparse_rows_ = max_sparse_pages_ = 0;
+  // After an error nobody knows which tables arrived.
+  if (!std::exchange(tables_arrived_, false)) std::fill(sent_.begin(), sent_.end(), -1);
   const std::int32_t tile_rows = std::max(1, kTileHeads / group);
   place_tables(batch);
   for (std::int32_t r = 0; r < batch.num_requests(); ++r) add_request(batch, shape, r, tile_rows);
@@ -33,6 +36,7 @@ void StepArrays::begin(const Batch& batch, const CacheShape& shape, std::int32_t
   const std::size_t used = at_.patches + patches * sizeof(TablePatch);
   device.upload(memory_.data(), packed_.data(), static_cast<std::int64_t>(used));
   send_tables(shape, device);
+  tables_arrived_ = true;
 }
 
 /// Each request's table has room for as many pages as a power of two, so that the tables after it

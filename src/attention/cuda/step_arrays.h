@@ -69,6 +69,7 @@ class StepArrays {
   std::vector<std::int32_t> table_begin_;  ///< [requests]
   std::size_t table_end_ = 0;
   std::vector<std::int32_t> sent_;  ///< what the page tables on the device hold; -1: anything
+  bool tables_arrived_ = true;
   std::vector<TablePatch> patches_;
   Offsets at_;
   std::vector<std::byte> packed_;
