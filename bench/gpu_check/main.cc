@@ -8,11 +8,14 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "attention/cuda/cuda_device.h"
 #include "build_info.h"
 #include "gpu_check/correctness.h"
 #include "gpu_check/gpu.h"
 #include "gpu_check/peers.h"
+#include "gpu_check/repeats.h"
 #include "gpu_check/report.h"
 #include "gpu_check/sanitizer.h"
 #include "gpu_check/tables.h"
@@ -26,7 +29,7 @@ namespace {
 struct Options {
   int device = 0;
   bool quick = false;
-  double seconds = 120;  ///< of the tables
+  double seconds = 110;  ///< of the tables
   std::string output;
   std::string html;
   std::string peers;
@@ -39,11 +42,15 @@ constexpr int kSanitizerSeconds = 20;
 
 std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
-int report_failures(int cases, int replays, int sanitizer_runs) {
-  std::fprintf(stderr,
-               "quest-gpu-check: %d cases, %d replays and %d runs of compute-sanitizer failed\n",
-               cases, replays, sanitizer_runs);
-  return cases + replays + sanitizer_runs == 0 ? 0 : 1;
+/// Says how many of each kind failed; the exit status.
+int report_failures(const std::vector<std::pair<const char*, Json>>& checks) {
+  int all = 0;
+  for (const auto& [what, result] : checks) {
+    const int failed = result.at("failed").get<int>();
+    std::fprintf(stderr, "quest-gpu-check: %d %s failed\n", failed, what);
+    all += failed;
+  }
+  return all == 0 ? 0 : 1;
 }
 
 int run(const Options& options) {
@@ -58,7 +65,7 @@ int run(const Options& options) {
     return quest::make_cuda_backend(cache, std::move(policy), options.device);
   };
   if (options.quick) {
-    return report_failures(quest::gpu_check::check_correctness(make, true)["failed"], 0, 0);
+    return report_failures({{"cases", quest::gpu_check::check_correctness(make, true)}});
   }
   const std::string gpu = quest::gpu_check::device_name(options.device);
   // Bad paths and files are refused before minutes of work.
@@ -77,6 +84,7 @@ int run(const Options& options) {
       quest::gpu_check::find_sanitizer(), own_path(), options.device, kSanitizerSeconds);
   json["correctness"] = quest::gpu_check::check_correctness(make, false);
   json["graph"] = quest::gpu_check::check_graph(options.device);
+  json["repeats"] = quest::gpu_check::check_repeats(*quest::cuda::open_device(options.device), {});
   json["tables"] = quest::gpu_check::measure_tables(options.device, options.seconds);
   json["targets"] = quest::gpu_check::judge_targets(json["tables"]["rows"]);
   if (!peers.is_null()) {
@@ -87,8 +95,10 @@ int run(const Options& options) {
   if (html) html->write(quest::cli::as_html(quest::gpu_check::make_report(json)));
   output.finish();
   if (html) html->finish();
-  return report_failures(json["correctness"]["failed"], json["graph"]["failed"],
-                         json["sanitizer"]["failed"]);
+  return report_failures({{"cases", json["correctness"]},
+                          {"replays of a captured step", json["graph"]},
+                          {"repeats", json["repeats"]},
+                          {"runs of compute-sanitizer", json["sanitizer"]}});
 }
 
 }  // namespace

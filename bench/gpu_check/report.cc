@@ -212,11 +212,14 @@ std::string sanitizer_verdict(const Json& sanitizer) {
 std::string verdict(const Json& result) {
   const Json& correctness = result.at("correctness");
   const Json& graph = result.at("graph");
+  const Json& repeats = result.at("repeats");
   return "Correctness: " + count(correctness, "failed") + " of " + count(correctness, "cases") +
          " cases failed, greatest error " + correctness.at("max_error").dump() + " (allowed " +
          correctness.at("tolerance").dump() +
          "). Replays of a captured step: " + count(graph, "failed") + " of " +
-         count(graph, "replays") + " differ.";
+         count(graph, "replays") + " differ. Repeats of one step: " + count(repeats, "failed") +
+         " of " + count(repeats, "compared") + " compared differ, of " + count(repeats, "repeats") +
+         ".";
 }
 
 }  // namespace

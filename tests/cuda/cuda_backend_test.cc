@@ -10,6 +10,7 @@
 #include "attention/attention_fixture.h"
 #include "attention/cpu_harness.h"
 #include "cuda/emulated_backend.h"
+#include "cuda/recording_device.h"
 #include "quest/error.h"
 
 namespace quest::test {
@@ -338,6 +339,11 @@ TEST(CudaBackend, Cache_ThatIsNotServedIsRefusedByName) {
   EXPECT_THAT(refusal({1, 1, 64, 8, KvType::kF32, 4}), testing::HasSubstr("type f32"));
   EXPECT_THAT(refusal({1, 1, 64, 8, KvType::kQ8_0, 4}), testing::HasSubstr("type q8_0"));
   EXPECT_THAT(refusal({1, 1, 80, 8, KvType::kF16, 4}), testing::HasSubstr("head_dim 80"));
+  // No backend has other page sizes: the cache itself refuses them.
+  EXPECT_THAT(error_of<InvalidArgument>([] {
+                KvCache({1, 1, 64, 128, KvType::kF16, 4});
+              }),
+              testing::HasSubstr("page_size must be one of 8, 16, 32, 64, not 128"));
 
   KvCache used({1, 1, 64, 8, KvType::kF16, 4});
   used.reserve(used.create(), 1);
@@ -379,6 +385,34 @@ TEST(CudaBackend, Memory_ThatDoesNotSufficeIsAnErrorWithBothNumbers) {
                        " are free; use a smaller context");
   // The cache is left as it was: another backend may take it.
   EXPECT_NO_THROW(make_emulated(cache, policy_of(64)));
+}
+
+/// The pool has room, but what a long step needs beside it has not. A short one still works.
+TEST(CudaBackend, Memory_OfAStepIsMissedBeforeAnyLaunch) {
+  const CacheShape shape{1, 1, 64, 8, KvType::kF16, 60};
+  KvCache cache(shape);
+  emulator::DeviceOptions options;
+  options.memory = cuda::DevicePool::planned_bytes(shape) + 200000;
+  auto owned = std::make_unique<RecordingDevice>(emulator::make_device(options));
+  RecordingDevice& device = *owned;
+  const auto backend = cuda::make_backend(cache, policy_of(64), std::move(owned));
+  const SequenceId id = cache.create();
+  Tokens few(shape, 4, 5);
+  few.fill(1);
+  const std::vector<float> want = feed(*backend, cache, id, few, true).out;
+
+  const std::size_t launches = device.launches.size();
+  cache.truncate(id, 0);
+  cache.reserve(id, 400);
+  Batch batch;
+  add_request(batch, cache, id, 400, true);
+  const std::string error = error_of<Error>([&] { backend->begin_step(batch, 4, 1); });
+  EXPECT_THAT(error, testing::HasSubstr("bytes of device memory wanted"));
+  EXPECT_THAT(error, testing::HasSubstr("free; use a smaller context"));
+  EXPECT_EQ(device.launches.size(), launches);
+
+  cache.truncate(id, 0);
+  EXPECT_EQ(feed(*backend, cache, id, few, true).out, want);
 }
 
 TEST(CudaBackend, Repeats_AreBitIdentical) {

@@ -13,7 +13,7 @@
 namespace quest::test {
 
 /// Passes everything on and notes what a CUDA graph would capture.
-class RecordingDevice final : public cuda::Device {
+class RecordingDevice : public cuda::Device {
  public:
   struct Launch {
     cuda::Kernel kernel;

@@ -36,6 +36,7 @@ Json made_up_result() {
       {"sanitizer",
        {{"failed", 0}, {"runs", Json::array({{{"tool", "memcheck"}, {"result", "passed"}}})}}},
       {"graph", {{"replays", 100}, {"failed", 0}, {"max_error", 0.0}}},
+      {"repeats", {{"repeats", 12500}, {"compared", 249}, {"failed", 0}}},
       {"targets", gpu_check::judge_targets(our_rows())},
       {"tables", {{"copy_bandwidth", 3.2e12}, {"rows", our_rows()}, {"skipped", Json::array()}}}};
 }
@@ -116,6 +117,7 @@ TEST(GpuReport, FailuresAndWhatWasSkippedAreNamed) {
   result["correctness"]["failed"] = 1;
   result["correctness"]["rows"].push_back({{"case", "f16, group 3"}, {"error", 0.5}});
   result["graph"]["failed"] = 7;
+  result["repeats"]["failed"] = 3;
   result["sanitizer"] = {{"failed", 0}, {"runs", Json::array()}, {"skipped", "it is not there"}};
   result["tables"]["skipped"].push_back({{"context", 262144},
                                          {"batch", 64},
@@ -125,6 +127,7 @@ TEST(GpuReport, FailuresAndWhatWasSkippedAreNamed) {
   const cli::Report report = gpu_check::make_report(result);
   EXPECT_THAT(report.notes, Contains(HasSubstr("1 of 48 cases failed")));
   EXPECT_THAT(report.notes, Contains(HasSubstr("7 of 100 differ")));
+  EXPECT_THAT(report.notes, Contains(HasSubstr("3 of 249 compared differ, of 12500")));
   EXPECT_THAT(report.notes, Contains(HasSubstr("did not run: it is not there")));
   ASSERT_NE(table_of(report, "Cases that failed"), nullptr);
   EXPECT_THAT(table_of(report, "Cases that failed")->rows[0], ElementsAre("f16, group 3", "0.5"));

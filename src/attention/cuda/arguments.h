@@ -39,10 +39,12 @@ struct Row {
   std::int32_t in_tile = 0;      ///< 1: one of several rows of a request, see `Tile`
 };
 
-/// A page that a step writes to.
+/// A page that a step writes to, or whose summary is to be made anew.
 struct TouchedPage {
   std::int32_t page = 0;
-  std::int32_t tokens = 0;  ///< valid tokens once the step's own are stored
+  std::int32_t tokens = 0;     ///< valid tokens, those of the step included
+  std::int32_t added = 0;      ///< of the step, the last of them
+  std::int32_t first_row = 0;  ///< of those
 };
 
 /// An entry of the page tables that is not what the step before left there.

@@ -11,8 +11,7 @@
 namespace quest::cuda {
 
 enum class Kernel {
-  kAppend,
-  kSummarise,
+  kAppendSummarise,
   kScore,
   kCombine,
   kSelect,
@@ -29,10 +28,8 @@ enum class Kernel {
 
 constexpr const char* name_of(Kernel kernel) {
   switch (kernel) {
-    case Kernel::kAppend:
-      return "append";
-    case Kernel::kSummarise:
-      return "summarise";
+    case Kernel::kAppendSummarise:
+      return "append_summarise";
     case Kernel::kScore:
       return "score";
     case Kernel::kCombine:

@@ -191,7 +191,7 @@ void DevicePool::summarise(const std::vector<TouchedPage>& pages) {
     args.layer = i;
     args.counts = counts_.data();
     args.touched = touched_.data();
-    device_.launch(Kernel::kSummarise, args,
+    device_.launch(Kernel::kAppendSummarise, args,
                    std::min<std::int64_t>(std::int64_t{counts.touched} * shape_.num_kv_heads,
                                           std::int64_t{16} * device_.multiprocessors()));
   }

@@ -109,8 +109,9 @@ void DeviceStep::begin(const Batch& batch, std::int32_t num_q_heads) {
   layers_run_.clear();
   marks_ = 0;
   pool_.catch_up();
-  arrays_.begin(batch, cache_.shape(), group, device_);
-  size_work_space();
+  arrays_.plan(batch, cache_.shape(), group);
+  size_work_space();  // may find too little memory: before any launch
+  arrays_.send(batch, cache_.shape(), device_);
   const StepReport report{StepReport::kNoNan, 0, 0};
   device_.upload(report_.data(), &report, sizeof report);
 }
@@ -234,11 +235,11 @@ void DeviceStep::run(std::int32_t layer, const DeviceRows& rows, float scale) {
 }
 
 void DeviceStep::store_keys(const LayerArgs& args) {
-  const std::int64_t heads = std::int64_t{arrays_.num_rows()} * args.shape.num_kv_heads;
+  // A row touches a page at most. One kernel for two stages: the second has the time.
   mark_stage();
-  launch(Kernel::kAppend, args, (heads * (args.shape.head_dim / 8) + 127) / 128, 16);
   mark_stage();
-  launch(Kernel::kSummarise, args, heads, 16);
+  launch(Kernel::kAppendSummarise, args, std::int64_t{arrays_.num_rows()} * args.shape.num_kv_heads,
+         16);
   mark_stage();
 }
 

@@ -55,7 +55,7 @@ class DeviceStep {
 
   /// Checks the batch, brings the pool up to date and sends the plan. Throws InvalidArgument.
   void begin(const Batch& batch, std::int32_t num_q_heads);
-  /// Launches append → summarise → score → select → attend for one layer.
+  /// Launches append → summarise → score → select → attend for one layer, the first two as one.
   void run(std::int32_t layer, const DeviceRows& rows, float scale);
   /// Waits for the step and adds what it did to the counters; throws Error if scoring met a NaN.
   void finish(AttentionCounters& counters);

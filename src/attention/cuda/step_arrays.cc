@@ -8,15 +8,12 @@
 
 namespace quest::cuda {
 
-void StepArrays::begin(const Batch& batch, const CacheShape& shape, std::int32_t group,
-                       Device& device) {
+void StepArrays::plan(const Batch& batch, const CacheShape& shape, std::int32_t group) {
   rows_.clear();
   touched_.clear();
   tiles_.clear();
   part_indptr_.assign(1, 0);
   list_rows_ = sparse_rows_ = max_sparse_pages_ = 0;
-  // After an error nobody knows which tables arrived.
-  if (!std::exchange(tables_arrived_, false)) std::fill(sent_.begin(), sent_.end(), -1);
   const std::int32_t tile_rows = std::max(1, kTileHeads / group);
   place_tables(batch);
   for (std::int32_t r = 0; r < batch.num_requests(); ++r) add_request(batch, shape, r, tile_rows);
@@ -24,6 +21,11 @@ void StepArrays::begin(const Batch& batch, const CacheShape& shape, std::int32_t
   place();
   packed_.resize(at_.end);
   memory_.grow(static_cast<std::int64_t>(at_.end));
+}
+
+void StepArrays::send(const Batch& batch, const CacheShape& shape, Device& device) {
+  // After an error nobody knows which tables arrived.
+  if (!std::exchange(tables_arrived_, false)) std::fill(sent_.begin(), sent_.end(), -1);
   find_patches(batch);
   const StepCounts counts{num_rows(), static_cast<std::int32_t>(touched_.size()), num_tiles()};
   pack(at_.counts, &counts, 1);
@@ -52,6 +54,7 @@ void StepArrays::place_tables(const Batch& batch) {
   table_end_ = end;
   const std::size_t capacity = std::bit_ceil(std::max<std::size_t>(end, 1));
   if (capacity <= sent_.size()) return;
+  sent_.clear();  // should there be too little memory, the next step tries again
   tables_.grow(static_cast<std::int64_t>(capacity));
   sent_.assign(capacity, -1);
 }
@@ -107,7 +110,9 @@ void StepArrays::add_request(const Batch& batch, const CacheShape& shape, std::i
     part_indptr_.push_back(part_indptr_.back() + parts);
     // The page's last row of this step knows how full it gets.
     if (row.tail_tokens == page_size || i == count - 1) {
-      touched_.push_back({batch.pages(request)[row.num_pages - 1], row.tail_tokens});
+      const std::int32_t added = std::min(row.tail_tokens, i + 1);
+      touched_.push_back(
+          {batch.pages(request)[row.num_pages - 1], row.tail_tokens, added, num_rows() - added});
     }
   }
   const std::int32_t pages = rows_.back().num_pages;
