@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 HWY_BEFORE_NAMESPACE();
@@ -22,53 +23,73 @@ using Tag = hn::ScalableTag<float>;
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-/// Logarithm of the softmax of scale · row, in place. row: `count` scores, then -inf, which has no
-/// weight, up to whole vectors: `padded`.
-void log_softmax(float* row, std::size_t count, std::size_t padded, float scale) {
+/// The vector at row + i, -inf where it passes `count`.
+hn::Vec<Tag> load_candidates(const float* row, std::size_t i, std::size_t count) {
+  const Tag d;
+  if (i + hn::Lanes(d) <= count) return hn::LoadU(d, row + i);
+  float tail[HWY_MAX_BYTES / sizeof(float)];
+  std::fill(std::copy(row + i, row + count, tail), std::end(tail), kMinusInfinity);
+  return hn::LoadU(d, tail);
+}
+
+float greatest(const float* row, std::size_t count) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
-  const float top = *std::max_element(row, row + count);
-  if (std::isinf(top)) {
-    const float share = -std::log(static_cast<float>(std::count(row, row + count, top)));
-    std::transform(row, row + count, row,
-                   [=](float x) { return x == top ? share : kMinusInfinity; });
-    return;
+  auto top = hn::Set(d, kMinusInfinity);
+  for (std::size_t i = 0; i < count; i += lanes) {
+    top = hn::Max(top, load_candidates(row, i, count));
   }
-  const auto scales = hn::Set(d, scale);
+  return hn::GetLane(hn::MaxOfLanes(d, top));
+}
+
+/// Writes logarithms of a softmax over `count` candidates to `logs`, up to whole vectors, each too
+/// great by the constant that it returns: log Σ exp(logs).
+float unnormalised_logs(const float* row, std::size_t count, float scale, float* logs) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  const float top = greatest(row, count);
+  if (std::isinf(top)) {
+    const auto tops = hn::Set(d, top);
+    for (std::size_t i = 0; i < count; i += lanes) {
+      const auto holds =
+          hn::And(hn::Eq(load_candidates(row, i, count), tops), hn::FirstN(d, count - i));
+      hn::StoreU(hn::IfThenElse(holds, hn::Zero(d), hn::Set(d, kMinusInfinity)), d, logs + i);
+    }
+    return std::log(static_cast<float>(std::count(row, row + count, top)));
+  }
   auto sums = hn::Zero(d);
-  for (std::size_t i = 0; i < padded; i += lanes) {
-    const auto x = hn::Mul(scales, hn::Sub(hn::LoadU(d, row + i), hn::Set(d, top)));
-    hn::StoreU(x, d, row + i);
+  for (std::size_t i = 0; i < count; i += lanes) {
+    const auto x =
+        hn::Mul(hn::Set(d, scale), hn::Sub(load_candidates(row, i, count), hn::Set(d, top)));
+    hn::StoreU(x, d, logs + i);
     sums = hn::Add(sums, hn::Exp(d, x));
   }
-  const auto log_sum = hn::Set(d, std::log(hn::GetLane(hn::SumOfLanes(d, sums))));
-  for (std::size_t i = 0; i < padded; i += lanes) {
-    hn::StoreU(hn::Sub(hn::LoadU(d, row + i), log_sum), d, row + i);
-  }
+  return std::log(hn::GetLane(hn::SumOfLanes(d, sums)));
 }
 
 void combine_softmax(const HeadScores& scores, float scale, float* logs, float* combined) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
   const std::size_t padded = (scores.count + lanes - 1) / lanes * lanes;
+  const std::size_t stride = padded + 1;  // a row ends in its constant
   for (std::int32_t h = 0; h < scores.group; ++h) {
-    float* const row = logs + h * padded;
-    std::copy_n(scores.row(h), scores.count, row);
-    std::fill(row + scores.count, row + padded, kMinusInfinity);
-    log_softmax(row, scores.count, padded, scale);
+    float* const row = logs + h * stride;
+    row[padded] = unnormalised_logs(scores.row(h), scores.count, scale, row);
   }
   const auto nothing = hn::Set(d, kMinusInfinity);
   for (std::size_t i = 0; i < padded; i += lanes) {
+    const auto log_share = [&](std::int32_t h) HWY_ATTR {
+      const float* const row = logs + h * stride;
+      return hn::Sub(hn::LoadU(d, row + i), hn::Set(d, row[padded]));
+    };
     auto top = nothing;
-    for (std::int32_t h = 0; h < scores.group; ++h) {
-      top = hn::Max(top, hn::LoadU(d, logs + h * padded + i));
-    }
+    for (std::int32_t h = 0; h < scores.group; ++h) top = hn::Max(top, log_share(h));
     // No head gives this candidate anything: -inf - -inf would be NaN.
     const auto empty = hn::Eq(top, nothing);
     const auto base = hn::IfThenZeroElse(empty, top);
     auto sum = hn::Zero(d);
     for (std::int32_t h = 0; h < scores.group; ++h) {
-      sum = hn::Add(sum, hn::Exp(d, hn::Sub(hn::LoadU(d, logs + h * padded + i), base)));
+      sum = hn::Add(sum, hn::Exp(d, hn::Sub(log_share(h), base)));
     }
     const auto log_sum = hn::Log(d, hn::Max(sum, hn::Set(d, 1.0F)));  // the greatest adds 1
     hn::StoreU(hn::IfThenElse(empty, nothing, hn::Add(base, log_sum)), d, combined + i);

@@ -30,41 +30,28 @@ HWY_INLINE void score_pages_q8(const ScoreArgs& args, const float* HWY_RESTRICT 
   using V = hn::Vec<decltype(d)>;
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
   const std::int32_t head_dim = args.head_dim;
-  const std::int8_t* summary[kPages];
   V sum[kRows][kPages];
+  // Page after page, so that memory is read in the order of its addresses.
   QUEST_UNROLL
   for (int p = 0; p < kPages; ++p) {
-    summary[p] = summary_of<Q8>(args, first + HWY_MIN(p, valid - 1));
+    const std::int8_t* summary = summary_of<Q8>(args, first + HWY_MIN(p, valid - 1));
     const std::int8_t* ahead =
         summary_of<Q8>(args, HWY_MIN(first + 2 * kScorePagesAhead + p, last));
-    for (std::int32_t i = 0; i < 2 * head_dim; i += 64) __builtin_prefetch(ahead + i, 0, 2);
+    for (std::int32_t i = 0; i < 2 * head_dim; i += 64) __builtin_prefetch(ahead + i);
     QUEST_UNROLL
     for (int r = 0; r < kRows; ++r) sum[r][p] = hn::Zero(d);
-  }
-  for (std::int32_t begin = 0, block = 0; begin < head_dim; begin += kScaleBlock, ++block) {
-    const std::int32_t end = HWY_MIN(begin + kScaleBlock, head_dim);
-    V scale[kPages];
-    QUEST_UNROLL
-    for (int p = 0; p < kPages; ++p) {
-      const auto* scales = reinterpret_cast<const std::uint16_t*>(summary[p] + 2 * head_dim);
-      scale[p] = hn::Set(d, scale_at(scales, block));
-    }
-    for (std::int32_t j = begin; j < end; j += kLanes) {
-      V low[kRows];
-      V high[kRows];
-      QUEST_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        low[r] = hn::LoadU(d, coefficients + r * 2 * head_dim + j);
-        high[r] = hn::LoadU(d, coefficients + (r * 2 + 1) * head_dim + j);
-      }
-      QUEST_UNROLL
-      for (int p = 0; p < kPages; ++p) {
-        const V minimum = hn::Mul(scale[p], load_integers(d, summary[p] + j));
-        const V maximum = hn::Mul(scale[p], load_integers(d, summary[p] + head_dim + j));
+    const auto* scales = reinterpret_cast<const std::uint16_t*>(summary + 2 * head_dim);
+    for (std::int32_t begin = 0, block = 0; begin < head_dim; begin += kScaleBlock, ++block) {
+      const std::int32_t end = HWY_MIN(begin + kScaleBlock, head_dim);
+      const V scale = hn::Set(d, scale_at(scales, block));
+      for (std::int32_t j = begin; j < end; j += kLanes) {
+        const V minimum = hn::Mul(scale, load_integers(d, summary + j));
+        const V maximum = hn::Mul(scale, load_integers(d, summary + head_dim + j));
         QUEST_UNROLL
         for (int r = 0; r < kRows; ++r) {
-          sum[r][p] = hn::MulAdd(low[r], minimum, sum[r][p]);
-          sum[r][p] = hn::MulAdd(high[r], maximum, sum[r][p]);
+          const float* low = coefficients + r * 2 * head_dim + j;
+          sum[r][p] = hn::MulAdd(hn::LoadU(d, low), minimum, sum[r][p]);
+          sum[r][p] = hn::MulAdd(hn::LoadU(d, low + head_dim), maximum, sum[r][p]);
         }
       }
     }
