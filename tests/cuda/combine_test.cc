@@ -155,7 +155,8 @@ TEST(CudaCombine, GroupSoftmax_PartsOfAllMagnitudesJoin) {
     c.scale = 0.5F;
     c.scores.assign(std::size_t{2} * 700, -kInfinity);
     const auto set = [&](std::int32_t h, std::int32_t first, std::int32_t end, float score) {
-      std::fill(c.scores.begin() + h * 700 + first, c.scores.begin() + h * 700 + end, score);
+      const auto head = c.scores.begin() + std::int64_t{h} * c.num_pages;
+      std::fill(head + first, head + end, score);
     };
     set(0, 0, 70, 900);  // forced: no vote, however great
     set(0, 620, 700, 800);

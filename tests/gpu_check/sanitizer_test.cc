@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 /// A shell script that stands for compute-sanitizer.
 std::string stand_in(const TemporaryFolder& folder, const std::string& body) {
-  const std::string path = folder / "compute-sanitizer";
+  std::string path = folder / "compute-sanitizer";
   write_file(path, "#!/bin/sh\n" + body + "\n");
   std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   return path;
