@@ -179,6 +179,20 @@ TEST(CudaCombine, GroupSoftmax_PartsOfAllMagnitudesJoin) {
   }
 }
 
+/// More parts than a warp has lanes, the greatest score by far in one of the last.
+TEST(CudaCombine, GroupSoftmax_ManyPartsJoinWhereverTheBestIs) {
+  SelectCase c;
+  c.mode = GroupMode::kGroupSoftmax;
+  c.num_pages = 3000;
+  c.budget = 20;
+  c.scores.assign(3000, 0);
+  c.scores[2900] = 500;
+  const Selected selected = run_select(c);
+  EXPECT_NEAR(selected.combined[2900], 0, 1e-6);
+  EXPECT_NEAR(selected.combined[0], -500, 1e-4);
+  EXPECT_NEAR(selected.combined[2901], -500, 1e-4);
+}
+
 /// The votes of an infinite score are shared over all parts.
 TEST(CudaCombine, GroupSoftmax_InfiniteScoresOfSeveralPartsShareTheVote) {
   SelectCase c;
