@@ -41,18 +41,19 @@ class Arm {
   }
 
   // Writes greedily from the filled cache and takes the cache back to where it was. The rate is
-  // the slope over emitted tokens: the clock starts with the first of them, so reading the prompt
-  // is never part of it.
+  // the slope over emitted tokens. The first step only leads in: it finds the caches full of another
+  // engine's data and threads asleep.
   void decode(std::int64_t tokens, bool measured) {
     Sampler sampler(tokenizer_, SamplingOptions{});
     Token token = sampler.sample(start_logits_);
+    token = sampler.sample(step({&token, 1}));
     start_counting();
     const auto start = Clock::now();
-    for (std::int64_t i = 0; i < tokens; ++i) token = sampler.sample(step({&token, 1}));
+    for (std::int64_t i = 1; i < tokens; ++i) token = sampler.sample(step({&token, 1}));
     const double seconds = seconds_since(start);
     if (measured) {
-      row_.decode_rates.push_back(static_cast<double>(tokens) / seconds);
-      row_.steps += tokens;
+      row_.decode_rates.push_back(static_cast<double>(tokens - 1) / seconds);
+      row_.steps += tokens - 1;
       add_counters(row_.counters);
     }
     truncate(row_.prefill_tokens);

@@ -18,7 +18,7 @@ class LlamaPeer;
 struct DecodeBenchPlan {
   std::int64_t context = 0;  ///< tokens in the cache when the last measured token is written
   std::vector<std::int64_t> budgets;
-  std::int64_t tokens = 32;  ///< written in each run
+  std::int64_t tokens = 32;  ///< written in each run, ≥ 2; the first step is not timed
   std::int32_t repeat = 3;   ///< runs of every engine, taken in turns
 };
 

@@ -37,7 +37,7 @@ struct BenchOptions {
 
 std::vector<DecodeBenchPlan> plans(const BenchOptions& options) {
   require_at_least("--repeat", options.repeat, 1);
-  require_at_least("--tokens", options.tokens, 1);
+  require_at_least("--tokens", options.tokens, 2);
   if (options.peer != "llama.cpp" && options.peer != "none") {
     throw InvalidArgument("--peer '" + options.peer + "' is unknown; use llama.cpp or none");
   }
@@ -135,7 +135,7 @@ CLI::App* add_bench_decode(CLI::App& bench, int& status) {
   command->add_option("--peer", options->peer, "Compare with llama.cpp, or none")
       ->capture_default_str();
   command->add_option("--repeat", options->repeat, "Runs of each engine")->capture_default_str();
-  command->add_option("--tokens", options->tokens, "Tokens decoded in a run")
+  command->add_option("--tokens", options->tokens, "Tokens decoded in a run; the first is not timed")
       ->capture_default_str();
   command->add_flag("--table", options->table, "Print a table (the default)");
   command->add_option("--html", options->html, "Write a report with charts to this file as well");

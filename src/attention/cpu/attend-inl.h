@@ -180,7 +180,8 @@ HWY_INLINE std::int64_t page_offset(const AttendArgs& args, std::int32_t i) {
   return std::int64_t{args.pages.table[logical]} * args.pages.stride;
 }
 
-/// Asks for a page's first line, and so for the translation of its address, long before the rest.
+/// Asks for a page's first line, and so for the translation of its address, long before the rest:
+/// a run ahead.
 HWY_INLINE void touch_page(const std::byte* page) { __builtin_prefetch(page, 0, 2); }
 
 /// Bytes that the prefetches run ahead of the arithmetic, in whole pages. Where pages lie in a row

@@ -20,8 +20,6 @@ HWY_BEFORE_NAMESPACE();
 namespace quest::cpu::HWY_NAMESPACE {
 
 /// score_pages for summaries of integers: [2, head_dim], then one f16 scale a block of channels.
-/// An 8-bit integer times an f16 scale is exact in float32, so integers are scaled as they are
-/// widened, once for all rows.
 template <int kRows, int kPages>
 HWY_INLINE void score_pages_q8(const ScoreArgs& args, const float* HWY_RESTRICT coefficients,
                                std::int32_t first, std::int32_t valid, std::int32_t last,
@@ -43,17 +41,22 @@ HWY_INLINE void score_pages_q8(const ScoreArgs& args, const float* HWY_RESTRICT 
     const auto* scales = reinterpret_cast<const std::uint16_t*>(summary + 2 * head_dim);
     for (std::int32_t begin = 0, block = 0; begin < head_dim; begin += kScaleBlock, ++block) {
       const std::int32_t end = HWY_MIN(begin + kScaleBlock, head_dim);
-      const V scale = hn::Set(d, scale_at(scales, block));
+      V part[kRows];
+      QUEST_UNROLL
+      for (int r = 0; r < kRows; ++r) part[r] = hn::Zero(d);
       for (std::int32_t j = begin; j < end; j += kLanes) {
-        const V minimum = hn::Mul(scale, load_integers(d, summary + j));
-        const V maximum = hn::Mul(scale, load_integers(d, summary + head_dim + j));
+        const V minimum = load_integers(d, summary + j);
+        const V maximum = load_integers(d, summary + head_dim + j);
         QUEST_UNROLL
         for (int r = 0; r < kRows; ++r) {
           const float* low = coefficients + r * 2 * head_dim + j;
-          sum[r][p] = hn::MulAdd(hn::LoadU(d, low), minimum, sum[r][p]);
-          sum[r][p] = hn::MulAdd(hn::LoadU(d, low + head_dim), maximum, sum[r][p]);
+          part[r] = hn::MulAdd(hn::LoadU(d, low), minimum, part[r]);
+          part[r] = hn::MulAdd(hn::LoadU(d, low + head_dim), maximum, part[r]);
         }
       }
+      const V scale = hn::Set(d, scale_at(scales, block));
+      QUEST_UNROLL
+      for (int r = 0; r < kRows; ++r) sum[r][p] = hn::MulAdd(scale, part[r], sum[r][p]);
     }
   }
   store_scores<kRows, kPages>(args, sum, valid, scores + first);
