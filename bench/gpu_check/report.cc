@@ -36,6 +36,10 @@ std::string heads_of(const Json& row) {
 
 bool is_dense(const Json& row) { return row.at("engine") == "dense"; }
 
+std::string stage_share(const Json& row, const char* stage) {
+  return fixed(100 * row.at("stage_bandwidth_share").at(stage).get<double>(), 1);
+}
+
 /// Charts are drawn for one head count and batch each.
 using Group = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
 
@@ -87,21 +91,23 @@ std::vector<Chart> time_charts(const Json& rows, const Json& peers) {
 Table times_table(const Json& rows) {
   Table table;
   table.title = "Times";
-  table.headers = {"engine", "heads",  "batch",  "context",  "budget", "us/layer",   "over dense",
-                   "score",  "select", "attend", "MB/layer", "GB/s",   "bandwidth %"};
+  table.headers = {"engine",   "heads",      "batch",       "context",  "budget",
+                   "us/layer", "over dense", "score",       "select",   "attend",
+                   "MB/layer", "GB/s",       "bandwidth %", "in score", "in attend"};
   for (const Json& row : rows) {
     const Json& stages = row.at("stage_microseconds");
     const auto stage = [&](const char* name) {
       return is_dense(row) && std::string(name) != "attend" ? std::string("-")
                                                             : fixed(stages.at(name), 1);
     };
-    table.rows.push_back({row.at("engine"), heads_of(row), count(row, "batch"),
-                          count(row, "context"), is_dense(row) ? "-" : count(row, "budget"),
-                          micro(row.at("seconds")), fixed(row.at("speedup"), 2) + "x",
-                          stage("score"), stage("select"), stage("attend"),
-                          fixed(row.at("bytes").get<double>() * 1e-6, 3),
-                          fixed(row.at("bytes_per_second").get<double>() * 1e-9, 1),
-                          fixed(100 * row.at("bandwidth_share").get<double>(), 1)});
+    table.rows.push_back(
+        {row.at("engine"), heads_of(row), count(row, "batch"), count(row, "context"),
+         is_dense(row) ? "-" : count(row, "budget"), micro(row.at("seconds")),
+         fixed(row.at("speedup"), 2) + "x", stage("score"), stage("select"), stage("attend"),
+         fixed(row.at("bytes").get<double>() * 1e-6, 3),
+         fixed(row.at("bytes_per_second").get<double>() * 1e-9, 1),
+         fixed(100 * row.at("bandwidth_share").get<double>(), 1),
+         is_dense(row) ? "-" : stage_share(row, "score"), stage_share(row, "attend")});
   }
   return table;
 }
@@ -168,14 +174,52 @@ Table skipped_peers_table(const Json& skipped) {
   return table;
 }
 
+Table targets_table(const Json& targets) {
+  Table table;
+  table.title = "Targets, at 32 k tokens";
+  table.headers = {"target", "wanted", "got", "met"};
+  for (const Json& row : targets) {
+    const bool measured = !row.at("got").is_null();
+    table.rows.push_back(
+        {row.at("target"),
+         (row.at("at_least").get<bool>() ? ">= " : "<= ") + fixed(row.at("wanted"), 2),
+         measured ? fixed(row.at("got"), 2) : "not measured",
+         !measured                   ? "-"
+         : row.at("met").get<bool>() ? "yes"
+                                     : "no"});
+  }
+  return table;
+}
+
+Table sanitizer_table(const Json& runs) {
+  Table table;
+  table.title = "Small shapes under compute-sanitizer";
+  table.headers = {"tool", "result", "the end of what it said"};
+  for (const Json& row : runs) {
+    table.rows.push_back({row.at("tool"), row.at("result"), row.value("output", "-")});
+  }
+  return table;
+}
+
+std::string sanitizer_verdict(const Json& sanitizer) {
+  if (sanitizer.contains("skipped")) {
+    return "compute-sanitizer did not run: " + sanitizer["skipped"].get<std::string>() + ".";
+  }
+  return "compute-sanitizer: " + count(sanitizer, "failed") + " of " +
+         std::to_string(sanitizer.at("runs").size()) + " runs failed.";
+}
+
 std::string verdict(const Json& result) {
   const Json& correctness = result.at("correctness");
   const Json& graph = result.at("graph");
+  const Json& repeats = result.at("repeats");
   return "Correctness: " + count(correctness, "failed") + " of " + count(correctness, "cases") +
          " cases failed, greatest error " + correctness.at("max_error").dump() + " (allowed " +
          correctness.at("tolerance").dump() +
          "). Replays of a captured step: " + count(graph, "failed") + " of " +
-         count(graph, "replays") + " differ.";
+         count(graph, "replays") + " differ. Repeats of one step: " + count(repeats, "failed") +
+         " of " + count(repeats, "compared") + " compared differ, of " + count(repeats, "repeats") +
+         ".";
 }
 
 }  // namespace
@@ -194,8 +238,9 @@ Report make_report(const Json& result) {
       report.facts[name] = version;
     }
   }
-  report.notes = {verdict(result), kNote};
+  report.notes = {verdict(result), sanitizer_verdict(result.at("sanitizer")), kNote};
   report.charts = time_charts(tables.at("rows"), peers);
+  report.tables.push_back(targets_table(result.at("targets")));
   report.tables.push_back(times_table(tables.at("rows")));
   if (!peers.empty()) report.tables.push_back(peers_table(peers));
   if (result.contains("peers") && !result["peers"].at("skipped").empty()) {
@@ -203,6 +248,9 @@ Report make_report(const Json& result) {
   }
   if (!result["correctness"].at("rows").empty()) {
     report.tables.push_back(failures_table(result["correctness"]["rows"]));
+  }
+  if (!result["sanitizer"].at("runs").empty()) {
+    report.tables.push_back(sanitizer_table(result["sanitizer"]["runs"]));
   }
   if (!tables.at("skipped").empty()) report.tables.push_back(skipped_table(tables["skipped"]));
   return report;

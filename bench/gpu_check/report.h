@@ -6,7 +6,8 @@
 namespace quest::gpu_check {
 
 /// The result of the whole check as charts and tables. `result`: what the program prints as JSON,
-/// with "correctness", "graph" and "tables"; "peers", if there, has the rows of `compare_peers`.
+/// with "sanitizer", "correctness", "graph", "repeats", "tables" and "targets"; "peers", if there,
+/// has the rows of `compare_peers`.
 cli::Report make_report(const cli::Json& result);
 
 }  // namespace quest::gpu_check

@@ -9,6 +9,7 @@
 
 #include "attention/cuda/cuda_device.h"
 #include "attention/cuda/device_step.h"
+#include "gpu_check/device_input.h"
 #include "gpu_check/gpu.h"
 #include "gpu_check/rows.h"
 #include "quest/error.h"
@@ -36,39 +37,6 @@ SelectionPolicy policy_of(std::int64_t budget) {
 struct Heads {
   std::int32_t q = 32;
   std::int32_t kv = 32;
-};
-
-/// Rows of one layer in device memory.
-class DeviceInput {
- public:
-  DeviceInput(cuda::Device& device, const CacheShape& shape, std::int32_t group, std::int64_t count)
-      : device_(device), values_(device) {
-    const std::int64_t kv = std::int64_t{shape.num_kv_heads} * shape.head_dim;
-    values_.grow(count * (2 * kv * group + 2 * kv));
-    rows.q = values_.data();
-    rows.k = rows.q + count * kv * group;
-    rows.v = rows.k + count * kv;
-    rows.out = values_.data() + count * kv * (group + 2);
-    rows.q_stride = rows.out_stride = kv * group;
-    rows.k_stride = rows.v_stride = kv;
-  }
-
-  void set(const Rows& from) {
-    send(rows.q, from.q);
-    send(rows.k, from.k);
-    send(rows.v, from.v);
-  }
-
-  cuda::DeviceRows rows;
-
- private:
-  void send(const float* to, const std::vector<float>& from) {
-    device_.upload(values_.data() + (to - values_.data()), from.data(),
-                   static_cast<std::int64_t>(from.size() * sizeof(float)));
-  }
-
-  cuda::Device& device_;
-  cuda::DeviceArray<float> values_;
 };
 
 /// A cache of `batch` sequences of `context` tokens whose pages are full of random numbers.
@@ -108,6 +76,8 @@ struct Measurement {
   StageSeconds stages;
   double seconds = 0;  ///< of the replayed graph
   double bytes = 0;
+  double summary_bytes = 0;  ///< of which score reads
+  double kv_bytes = 0;       ///< of which attend reads
 };
 
 Measurement measure(FilledCache& filled, const DeviceInput& input, std::int32_t q_heads,
@@ -130,6 +100,8 @@ Measurement measure(FilledCache& filled, const DeviceInput& input, std::int32_t 
     result.stages.*stage = counters.seconds.*stage / kRuns;
   }
   result.bytes = static_cast<double>(counters.bytes_read()) / kRuns;
+  result.summary_bytes = static_cast<double>(counters.summary_bytes) / kRuns;
+  result.kv_bytes = static_cast<double>(counters.k_bytes + counters.v_bytes) / kRuns;
 
   filled.step.time_stages(false);
   filled.step.begin(batch, q_heads);
@@ -140,11 +112,17 @@ Measurement measure(FilledCache& filled, const DeviceInput& input, std::int32_t 
 
 nlohmann::json row_of(const char* engine, const Measurement& m, double bandwidth) {
   constexpr double kMicro = 1e6;
+  const auto share = [&](double bytes, double seconds) {
+    return seconds > 0 ? bytes / seconds / bandwidth : 0.0;
+  };
   return {{"engine", engine},
           {"seconds", m.seconds},
           {"bytes", m.bytes},
           {"bytes_per_second", m.bytes / m.seconds},
           {"bandwidth_share", m.bytes / m.seconds / bandwidth},
+          {"stage_bandwidth_share",
+           {{"score", share(m.summary_bytes, m.stages.score)},
+            {"attend", share(m.kv_bytes, m.stages.attend)}}},
           {"stage_microseconds",
            {{"append", m.stages.append * kMicro},
             {"summarise", m.stages.summarise * kMicro},
@@ -264,19 +242,14 @@ nlohmann::json check_graph(int device) {
   return {{"replays", replays}, {"failed", failed}, {"max_error", max_error}};
 }
 
-nlohmann::json measure_tables(int device, bool quick, double seconds) {
+nlohmann::json measure_tables(int device, double seconds) {
   const auto start = std::chrono::steady_clock::now();
   const auto gpu = cuda::open_device(device);
   const double bandwidth = copy_bandwidth(static_cast<cudaStream_t>(cuda::stream_of(*gpu)));
-  const std::vector<std::int64_t> contexts =
-      quick ? std::vector<std::int64_t>{2048}
-            : std::vector<std::int64_t>{32768, 2048, 8192, 131072, 262144};
-  const std::vector<std::int32_t> batches =
-      quick ? std::vector<std::int32_t>{1, 2} : std::vector<std::int32_t>{1, 8, 64};
   nlohmann::json rows = nlohmann::json::array();
   nlohmann::json skipped = nlohmann::json::array();
-  for (const std::int64_t context : contexts) {
-    for (const std::int32_t batch : batches) {
+  for (const std::int64_t context : {32768, 2048, 8192, 131072, 262144}) {
+    for (const std::int32_t batch : {1, 8, 64}) {
       for (const Heads& heads : {Heads{32, 32}, Heads{32, 8}, Heads{64, 8}}) {
         const std::int64_t kv_bytes = context * batch * heads.kv * kHeadDim * 4;
         const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;

@@ -10,8 +10,9 @@ namespace quest::gpu_check {
 nlohmann::json check_graph(int device);
 
 /// One layer of decode over context x budget x batch x heads, Quest beside full attention, as time
-/// by stage, time of the replayed graph, and bytes read a second beside the device's own bandwidth.
+/// by stage, time of the replayed graph, and bytes read a second beside the device's own bandwidth,
+/// those of the whole and those of score and attend.
 /// `seconds` limits the whole; combinations that find no time or memory are listed as skipped.
-nlohmann::json measure_tables(int device, bool quick, double seconds);
+nlohmann::json measure_tables(int device, double seconds);
 
 }  // namespace quest::gpu_check

@@ -4,6 +4,7 @@
 // few, a tile that was read before it arrived, or the padding of a page would show.
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "attention/grid_case.h"
@@ -76,14 +77,18 @@ TEST(CudaAttend, EqualWeights_GiveTheMeanOfEveryTokenSeen) {
 /// Rows of one request see their past and themselves, and nothing of the rows after them.
 TEST(CudaPrefill, EqualWeights_EachRowSeesItsPastAndItself) {
   for (const std::int32_t head_dim : {64, 128, 256}) {
-    for (const std::int32_t group : {1, 3, 16}) {
+    for (const auto& [group, tuning] : {std::pair{1, cuda::Tuning{}},
+                                        {3, cuda::Tuning{}},
+                                        {16, cuda::Tuning{}},
+                                        {3, many_splits()}}) {
       const CacheShape shape{1, 2, head_dim, 16, KvType::kBF16, 32};
-      Stepper stepper(shape, policy_of(GroupMode::kGroupMean, 4096));
+      Stepper stepper(shape, policy_of(GroupMode::kGroupMean, 4096), tuning);
       std::int64_t position = 0;
       for (const std::int32_t rows : {2, 14, 17, 31, 100}) {
         expect_means(stepper, group, position, rows);
         if (HasFatalFailure()) {
-          ADD_FAILURE() << "head_dim " << head_dim << " group " << group;
+          ADD_FAILURE() << "head_dim " << head_dim << " group " << group << " most splits "
+                        << tuning.most_splits;
           return;
         }
         position += rows;

@@ -141,6 +141,74 @@ TEST(CudaCombine, GroupSoftmax_IsTheSumOfTheHeadsSoftmaxes) {
   }
 }
 
+/// A softmax that spans parts of 64 pages whose shares differ by far, with parts that have no page
+/// to choose from at either end, and parts that hold nothing but -inf.
+TEST(CudaCombine, GroupSoftmax_PartsOfAllMagnitudesJoin) {
+  for (const std::int32_t best : {100, 300, 600}) {  // in which part the greatest scores are
+    SelectCase c;
+    c.mode = GroupMode::kGroupSoftmax;
+    c.group = 2;
+    c.num_pages = 700;
+    c.budget = 600;
+    c.sinks = 70 * kPageSize;   // pages 0 to 69: a part and more
+    c.window = 80 * kPageSize;  // pages 620 on
+    c.scale = 0.5F;
+    c.scores.assign(std::size_t{2} * 700, -kInfinity);
+    const auto set = [&](std::int32_t h, std::int32_t first, std::int32_t end, float score) {
+      const auto head = c.scores.begin() + std::int64_t{h} * c.num_pages;
+      std::fill(head + first, head + end, score);
+    };
+    set(0, 0, 70, 900);  // forced: no vote, however great
+    set(0, 620, 700, 800);
+    set(0, 70, 200, -40);
+    set(0, 200, 256, 3);
+    set(0, 320, 384, 2);
+    set(0, best, best + 1, 5);
+    set(1, 128, 620, 1);
+    set(1, best, best + 2, -250);
+    const Selected selected = run_select(c);
+    const std::vector<double> votes = votes_of(c);
+    for (std::int32_t p = 70; p < 620; ++p) {
+      const auto at = static_cast<std::size_t>(p);
+      if (std::isinf(votes[at])) {
+        ASSERT_EQ(selected.combined[at], -kInfinity) << "page " << p;
+      } else {
+        ASSERT_NEAR(selected.combined[at], votes[at], 2e-6 * (1 - votes[at])) << "page " << p;
+      }
+    }
+  }
+}
+
+/// More parts than a warp has lanes, the greatest score by far in one of the last.
+TEST(CudaCombine, GroupSoftmax_ManyPartsJoinWhereverTheBestIs) {
+  SelectCase c;
+  c.mode = GroupMode::kGroupSoftmax;
+  c.num_pages = 3000;
+  c.budget = 20;
+  c.scores.assign(3000, 0);
+  c.scores[2900] = 500;
+  const Selected selected = run_select(c);
+  EXPECT_NEAR(selected.combined[2900], 0, 1e-6);
+  EXPECT_NEAR(selected.combined[0], -500, 1e-4);
+  EXPECT_NEAR(selected.combined[2901], -500, 1e-4);
+}
+
+/// The votes of an infinite score are shared over all parts.
+TEST(CudaCombine, GroupSoftmax_InfiniteScoresOfSeveralPartsShareTheVote) {
+  SelectCase c;
+  c.mode = GroupMode::kGroupSoftmax;
+  c.num_pages = 500;
+  c.budget = 400;
+  c.scores.assign(500, 1);
+  for (const int p : {3, 70, 71, 300}) c.scores[static_cast<std::size_t>(p)] = kInfinity;
+  const Selected some = run_select(c);
+  EXPECT_NEAR(some.combined[71], std::log(0.25), 1e-6);
+  EXPECT_EQ(some.combined[72], -kInfinity);
+  c.scores.assign(500, -kInfinity);
+  const Selected none = run_select(c);
+  EXPECT_NEAR(none.combined[72], -std::log(499.0), 1e-5);  // all but the tail
+}
+
 /// In whichever head it is, on a forced page or beside an infinite score.
 TEST(CudaCombine, Nan_OfAnyHeadReachesTheGroup) {
   for (const GroupMode mode : {GroupMode::kGroupSoftmax, GroupMode::kQuota}) {

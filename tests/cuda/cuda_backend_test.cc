@@ -10,6 +10,7 @@
 #include "attention/attention_fixture.h"
 #include "attention/cpu_harness.h"
 #include "cuda/emulated_backend.h"
+#include "cuda/recording_device.h"
 #include "quest/error.h"
 
 namespace quest::test {
@@ -291,13 +292,15 @@ TEST(CudaBackend, ValueThatIsNotFinite_StaysOutOfEarlierRows) {
   constexpr std::size_t kRows = 50;
   constexpr std::size_t kOdd = 30;  // within a tile, and a warp of it
   constexpr std::size_t kChannel = 37;
-  for (const KvType type : {KvType::kF16, KvType::kBF16}) {
+  for (const auto& [type, make] : {std::pair{KvType::kF16, &make_emulated},
+                                   {KvType::kBF16, &make_emulated},
+                                   {KvType::kF16, &make_emulated_splitting}}) {
     for (const float odd : {std::nanf(""), std::numeric_limits<float>::infinity(),
                             -std::numeric_limits<float>::infinity()}) {
       std::vector<float> outputs[2];
       for (const bool emulated : {true, false}) {
         Side side({1, 1, 64, 8, type, 30}, 3, policy_of(64),
-                  emulated ? make_emulated : make_reference_backend);
+                  emulated ? make : make_reference_backend);
         side.add({13, kRows, false}, 1);
         if (emulated) {
           side.alter = [&](LayerData& data) { data.v[kOdd * 64 + kChannel] = odd; };
@@ -336,6 +339,11 @@ TEST(CudaBackend, Cache_ThatIsNotServedIsRefusedByName) {
   EXPECT_THAT(refusal({1, 1, 64, 8, KvType::kF32, 4}), testing::HasSubstr("type f32"));
   EXPECT_THAT(refusal({1, 1, 64, 8, KvType::kQ8_0, 4}), testing::HasSubstr("type q8_0"));
   EXPECT_THAT(refusal({1, 1, 80, 8, KvType::kF16, 4}), testing::HasSubstr("head_dim 80"));
+  // No backend has other page sizes: the cache itself refuses them.
+  EXPECT_THAT(error_of<InvalidArgument>([] {
+                KvCache({1, 1, 64, 128, KvType::kF16, 4});
+              }),
+              testing::HasSubstr("page_size must be one of 8, 16, 32, 64, not 128"));
 
   KvCache used({1, 1, 64, 8, KvType::kF16, 4});
   used.reserve(used.create(), 1);
@@ -371,10 +379,40 @@ TEST(CudaBackend, Memory_ThatDoesNotSufficeIsAnErrorWithBothNumbers) {
   options.memory = cuda::DevicePool::planned_bytes(shape) - 1;
   const std::string error = error_of<Error>(
       [&] { cuda::make_backend(cache, policy_of(64), emulator::make_device(options)); });
-  EXPECT_THAT(error, testing::HasSubstr("bytes of device memory wanted"));
-  EXPECT_THAT(error, testing::HasSubstr("free"));
+  const std::int64_t planned = cuda::DevicePool::planned_bytes(shape);
+  EXPECT_EQ(error, "CUDA: the KV cache takes " + std::to_string(planned) +
+                       " bytes of device memory, " + std::to_string(planned - 1) +
+                       " are free; use a smaller context");
   // The cache is left as it was: another backend may take it.
   EXPECT_NO_THROW(make_emulated(cache, policy_of(64)));
+}
+
+/// The pool has room, but what a long step needs beside it has not. A short one still works.
+TEST(CudaBackend, Memory_OfAStepIsMissedBeforeAnyLaunch) {
+  const CacheShape shape{1, 1, 64, 8, KvType::kF16, 60};
+  KvCache cache(shape);
+  emulator::DeviceOptions options;
+  options.memory = cuda::DevicePool::planned_bytes(shape) + 200000;
+  auto owned = std::make_unique<RecordingDevice>(emulator::make_device(options));
+  RecordingDevice& device = *owned;
+  const auto backend = cuda::make_backend(cache, policy_of(64), std::move(owned));
+  const SequenceId id = cache.create();
+  Tokens few(shape, 4, 5);
+  few.fill(1);
+  const std::vector<float> want = feed(*backend, cache, id, few, true).out;
+
+  const std::size_t launches = device.launches.size();
+  cache.truncate(id, 0);
+  cache.reserve(id, 400);
+  Batch batch;
+  add_request(batch, cache, id, 400, true);
+  const std::string error = error_of<Error>([&] { backend->begin_step(batch, 4, 1); });
+  EXPECT_THAT(error, testing::HasSubstr("bytes of device memory wanted"));
+  EXPECT_THAT(error, testing::HasSubstr("free; use a smaller context"));
+  EXPECT_EQ(device.launches.size(), launches);
+
+  cache.truncate(id, 0);
+  EXPECT_EQ(feed(*backend, cache, id, few, true).out, want);
 }
 
 TEST(CudaBackend, Repeats_AreBitIdentical) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "attention/attention_fixture.h"
@@ -151,15 +152,95 @@ TEST(DeviceStep, LogSumExp_IsThatOfTheTokensRead) {
   }
 }
 
+/// A few new tokens after a long history: many blocks share what the tile reads, and find what one
+/// would.
+TEST(DeviceStep, ShortChunkAfterLongHistory_IsSharedByManyBlocks) {
+  constexpr std::int64_t kHistory = 8000;
+  for (const auto& [rows, group] : {std::pair{2, 1}, {5, 4}, {16, 4}, {16, 7}}) {
+    std::vector<float> outputs[2];
+    for (const bool split : {false, true}) {
+      cuda::Tuning tuning;  // split: as it comes
+      if (!split) tuning.split_tokens = 1 << 20;
+      const CacheShape shape{1, 1, 64, 16, KvType::kF16, 600};
+      Stepper stepper(shape, policy_of(GroupMode::kGroupMean, 1024), tuning);
+      const SequenceId id = stepper.cache.create();
+      stepper.sequences.push_back(id);
+      stepper.cache.reserve(id, kHistory);
+      const LayerData history(shape, 1, 0, kHistory, 6, Values::kUniform);
+      stepper.cache.append(0, 0, id, 0, kHistory, history.input.k, history.input.k_stride,
+                           history.input.v, history.input.v_stride);
+      stepper.cache.summarise(0, 0, id, 0, kHistory);
+      const Batch batch = stepper.batch_of({{0, rows, false}});
+      LayerData data(shape, group, 0, rows, 7, Values::kUniform);
+      stepper.run(batch, data);
+      outputs[split ? 1 : 0] = data.out;
+
+      const auto launch =
+          std::find_if(stepper.device.launches.begin(), stepper.device.launches.end(),
+                       [](const auto& l) { return l.kernel == cuda::Kernel::kPrefill; });
+      ASSERT_NE(launch, stepper.device.launches.end());
+      const std::int32_t tiles = launch->args.counts->tiles;
+      const std::int32_t splits = launch->args.tile_splits.indptr[tiles];
+      // Two tiles of the group of 7. The device works on 8 blocks at a time.
+      EXPECT_EQ(tiles, group == 7 ? 2 : 1);
+      if (split) {
+        EXPECT_GE(splits, 6);
+        EXPECT_GE(launch->blocks, splits);
+      } else {
+        EXPECT_EQ(splits, tiles);
+      }
+    }
+    for (std::size_t i = 0; i < outputs[0].size(); i += 64) {
+      ASSERT_LE(relative_error(outputs[1].data() + i, outputs[0].data() + i, 64), 1e-5)
+          << rows << " rows, group " << group << ", at " << i;
+    }
+  }
+}
+
+/// Lists are cut into as many splits as the device works on at a time, and no more where there are
+/// few lists.
+TEST(DeviceStep, Splits_FillTheDeviceOnce) {
+  const CacheShape shape{1, 2, 64, 8, KvType::kF16, 400};
+  for (const auto& [processors, resident] : {std::pair{4, 6}, {3, 3}, {1, 1}}) {
+    const emulator::DeviceOptions options{processors, resident};
+    cuda::Tuning tuning;
+    tuning.split_tokens = 8;
+    Stepper stepper(shape, policy_of(GroupMode::kGroupMean, 64), tuning, options);
+    const Batch prompts = stepper.batch_of({{0, 333, false}, {0, 40, false}});
+    LayerData prompt(shape, 1, 0, prompts.num_rows(), 1, Values::kUniform);
+    stepper.run(prompts, prompt);
+    const Batch batch = stepper.batch_of({{0, 1, false}, {0, 1, false}});
+    LayerData data(shape, 1, 0, 2, 2, Values::kUniform);
+    stepper.run(batch, data);
+    const auto& launches = stepper.device.launches;
+    const auto launch = std::find_if(launches.begin(), launches.end(), [](const auto& l) {
+      return l.kernel == cuda::Kernel::kAttend;
+    });
+    ASSERT_NE(launch, launches.end());
+    const std::int32_t splits = launch->args.list_splits.indptr[4];
+    const std::int32_t wave = processors * resident;
+    EXPECT_LE(splits, std::max(wave, 4 + 1)) << wave;
+    EXPECT_GE(splits, wave * 3 / 4) << wave;
+  }
+}
+
 /// Between `begin` and the end of the layer nothing is copied, and the launches do not depend on
 /// lengths, page tables or scores: recorded once, they do the work of another step.
 TEST(DeviceStep, Launches_RecordedInOneStepServeAnother) {
-  for (const GroupMode mode :
-       {GroupMode::kGroupMean, GroupMode::kPerHead, GroupMode::kGroupSoftmax, GroupMode::kQuota}) {
+  const std::vector<Request> decode{{0, 1, true}, {0, 1, true}, {0, 1, true}};
+  const std::vector<Request> chunks{{0, 3, false}, {0, 1, true}, {0, 2, true}};
+  for (const auto& [mode, steps, launches] : {std::tuple{GroupMode::kGroupMean, decode, 6},
+                                              {GroupMode::kPerHead, decode, 6},
+                                              // with combine
+                                              {GroupMode::kGroupSoftmax, decode, 7},
+                                              {GroupMode::kQuota, decode, 7},
+                                              // with prefill
+                                              {GroupMode::kGroupMean, chunks, 7}}) {
     const std::vector<Request> prompts{{0, 70, false}, {0, 100, false}, {0, 5, false}};
-    const std::vector<Request> decode{{0, 1, true}, {0, 1, true}, {0, 1, true}};
-    const CacheShape shape{1, 2, 64, 8, KvType::kF16, 40};
-    Stepper stepper(shape, policy_of(mode, 40));
+    const CacheShape shape{1, 2, 64, 8, KvType::kF16, 60};
+    cuda::Tuning tuning;
+    tuning.split_tokens = 8;
+    Stepper stepper(shape, policy_of(mode, 40), tuning);
     Side reference(shape, 2, policy_of(mode, 40), make_reference_backend);
     for (int i = 0; i < 3; ++i) reference.sequences.push_back(reference.cache.create());
     const auto feed_both = [&](const std::vector<Request>& requests, std::uint32_t seed,
@@ -189,23 +270,21 @@ TEST(DeviceStep, Launches_RecordedInOneStepServeAnother) {
       }
     };
     feed_both(prompts, 1, nullptr);
-    feed_both(decode, 2, nullptr);
+    feed_both(steps, 2, nullptr);
 
     // Recorded by hand, so that the rows stay where they are.
-    reference.requests = decode;
+    reference.requests = steps;
     reference.step(3);
-    const Batch batch = stepper.batch_of(decode);
-    LayerData data(shape, 2, 0, 3, 3, Values::kUniform);
+    const Batch batch = stepper.batch_of(steps);
+    LayerData data(shape, 2, 0, batch.num_rows(), 3, Values::kUniform);
     stepper.run(batch, data);
     const std::vector<RecordingDevice::Launch> recorded = stepper.device.launches;
-    // append, summarise, score, [normalise, combine,] select, plan, attend, merge
-    EXPECT_EQ(recorded.size(), mode == GroupMode::kGroupSoftmax ? 9U
-                               : mode == GroupMode::kQuota      ? 8U
-                                                                : 7U);
+    // append and summarise, score, select, plan, attend, merge
+    EXPECT_EQ(recorded.size(), static_cast<std::size_t>(launches));
     AttentionCounters counters;
     stepper.step.finish(counters);
     for (std::uint32_t seed = 4; seed < 14; ++seed) {
-      feed_both(decode, seed, &recorded);
+      feed_both(steps, seed, &recorded);
       if (HasFatalFailure()) return;
     }
   }

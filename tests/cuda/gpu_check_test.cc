@@ -3,9 +3,13 @@
 // the emulated device, so that a case that fails on a GPU says something about the GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "cuda/emulated_backend.h"
+#include "cuda/recording_device.h"
 #include "gpu_check/correctness.h"
+#include "gpu_check/repeats.h"
 
 namespace quest::test {
 namespace {
@@ -21,6 +25,38 @@ TEST(GpuCheck, ItsCasesHoldOnTheCpu) {
   const nlohmann::json result = gpu_check::check_correctness(make_cpu_backend, kQuick);
   EXPECT_EQ(result.at("cases"), kQuick ? 6 : 51);
   EXPECT_EQ(result.at("failed"), 0) << result.at("rows").dump(2);
+}
+
+TEST(GpuCheck, ItsQuickCasesHoldOnTheEmulatedDevice) {
+  const nlohmann::json result = gpu_check::check_correctness(make_emulated, true);
+  EXPECT_EQ(result.at("cases"), 6);
+  EXPECT_EQ(result.at("failed"), 0) << result.at("rows").dump(2);
+}
+
+TEST(GpuCheck, RepeatsAreEqualOnTheEmulatedDevice) {
+  const auto device = emulator::make_device();
+  const nlohmann::json result = gpu_check::check_repeats(*device, {3, 6200, 5, 2});
+  EXPECT_EQ(result.at("compared"), 2);
+  EXPECT_EQ(result.at("failed"), 0);
+}
+
+/// A device whose rows change between two runs.
+TEST(GpuCheck, RepeatThatDiffersIsCounted) {
+  class Changing final : public RecordingDevice {
+   public:
+    Changing() : RecordingDevice(emulator::make_device()) {}
+    void launch(cuda::Kernel kernel, const cuda::LayerArgs& args, std::int64_t blocks) override {
+      const bool later = std::count_if(launches.begin(), launches.end(), [](const auto& l) {
+                           return l.kernel == cuda::Kernel::kAttend;
+                         }) > 1;
+      if (later) const_cast<float*>(args.q)[0] = 5;
+      RecordingDevice::launch(kernel, args, blocks);
+    }
+  };
+  Changing device;
+  const nlohmann::json result = gpu_check::check_repeats(device, {2, 300, 4, 1});
+  EXPECT_EQ(result.at("compared"), 3);
+  EXPECT_EQ(result.at("failed"), 2);
 }
 
 TEST(GpuCheck, AnotherPolicyFailsIt) {

@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "attention/cuda/device.h"
+#include "quest/error.h"
 
 namespace quest::test {
 
 /// Passes everything on and notes what a CUDA graph would capture.
-class RecordingDevice final : public cuda::Device {
+class RecordingDevice : public cuda::Device {
  public:
   struct Launch {
     cuda::Kernel kernel;
@@ -23,6 +24,7 @@ class RecordingDevice final : public cuda::Device {
   explicit RecordingDevice(std::unique_ptr<cuda::Device> device) : device_(std::move(device)) {}
 
   std::vector<Launch> launches;
+  int fails_in = -1;                ///< launches from now; -1: none fails
   int copies = 0;                   ///< to and from the host
   std::int64_t uploaded_bytes = 0;  ///< to the device
 
@@ -34,6 +36,10 @@ class RecordingDevice final : public cuda::Device {
 
   std::string name() const override { return device_->name(); }
   int multiprocessors() const override { return device_->multiprocessors(); }
+  int resident_blocks(cuda::Kernel kernel, const cuda::LayerArgs& args) override {
+    return device_->resident_blocks(kernel, args);
+  }
+  std::int64_t free_memory() override { return device_->free_memory(); }
   void* allocate(std::int64_t bytes) override { return device_->allocate(bytes); }
   void release(void* memory) noexcept override { device_->release(memory); }
   void upload(void* to, const void* from, std::int64_t bytes) override {
@@ -48,6 +54,8 @@ class RecordingDevice final : public cuda::Device {
   void synchronise() override { device_->synchronise(); }
   void launch(cuda::Kernel kernel, const cuda::LayerArgs& args, std::int64_t blocks) override {
     launches.push_back({kernel, args, blocks});
+    if (fails_in-- == 0)
+      throw Error("CUDA: " + cuda::describe_launch(kernel, args, blocks) + " failed");
     device_->launch(kernel, args, blocks);
   }
   void mark(std::size_t event) override { device_->mark(event); }

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "attention/cuda/device.h"
@@ -44,6 +46,30 @@ struct Selected {
   cuda::StepReport report;
 };
 
+/// What the score kernel leaves of the softmax of each query head (tests/cuda/score_test.cc), for
+/// two KV heads of which the second is the case's: [part, 2, group].
+inline std::vector<cuda::SoftmaxPart> softmax_parts_of(const SelectCase& c) {
+  const ForcedPages forced = c.forced();
+  const std::int32_t parts = (c.num_pages + cuda::kScorePart - 1) / cuda::kScorePart;
+  // Greater garbage in the other head's place is never looked at.
+  std::vector<cuda::SoftmaxPart> all(static_cast<std::size_t>(2 * parts) * c.group, {1e30F, 1e30F});
+  for (std::int32_t part = 0; part < parts; ++part) {
+    const std::int32_t first = std::max(part * cuda::kScorePart, forced.sink_end);
+    const std::int32_t end = std::min((part + 1) * cuda::kScorePart, forced.recent_begin);
+    for (std::int32_t h = 0; h < num_score_rows(c.mode, c.group); ++h) {
+      float top = -std::numeric_limits<float>::infinity();
+      for (std::int32_t p = first; p < end; ++p) top = std::fmax(top, c.score(h, p));
+      double sum = 0;
+      for (std::int32_t p = first; p < end; ++p) {
+        sum += std::isinf(top) ? (c.score(h, p) == top ? 1 : 0)
+                               : std::exp(double{c.scale} * (double{c.score(h, p)} - top));
+      }
+      all[static_cast<std::size_t>(2 * part + 1) * c.group + h] = {top, static_cast<float>(sum)};
+    }
+  }
+  return all;
+}
+
 /// Runs the kernels from scores to the page list on the emulator.
 inline Selected run_select(const SelectCase& c) {
   const auto device = emulator::make_device();
@@ -77,9 +103,9 @@ inline Selected run_select(const SelectCase& c) {
     std::copy_n(c.scores.begin() + std::int64_t{r} * c.num_pages, c.num_pages,
                 mine + r * args.scores_stride);
   }
-  std::vector<cuda::Normaliser> normalisers(static_cast<std::size_t>(2 * c.group));
+  std::vector<cuda::SoftmaxPart> softmax_parts = softmax_parts_of(c);
   args.scores = scores.data();
-  args.normalisers = normalisers.data();
+  args.softmax_parts = softmax_parts.data();
   args.first_scored = 0;
   args.end_scored = 1;
   args.list_stride = max_selected_pages(c.mode, c.group, c.budget, c.num_pages);
@@ -91,7 +117,6 @@ inline Selected run_select(const SelectCase& c) {
   selected.report.nan_place = cuda::StepReport::kNoNan;
   args.report = &selected.report;
   if (cuda::combines_scores(c.mode)) {
-    if (c.mode == GroupMode::kGroupSoftmax) device->launch(cuda::Kernel::kNormalise, args, 3);
     device->launch(cuda::Kernel::kCombine, args, 3);
     cuda::take_combined_scores(args);
     const auto combined = mine + c.group * args.scores_stride;

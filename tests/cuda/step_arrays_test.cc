@@ -34,7 +34,8 @@ struct Sender {
       add_request(batch, cache, id, rows, true);
     }
     device.uploaded_bytes = 0;
-    arrays.begin(batch, cache.shape(), 1, device);
+    arrays.plan(batch, cache.shape(), 1);
+    arrays.send(batch, cache.shape(), device);
     expect_tables(batch);
     return device.uploaded_bytes;
   }

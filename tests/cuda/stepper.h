@@ -12,8 +12,9 @@ namespace quest::test {
 
 /// One step of every layer on device rows, which on the emulator are host memory.
 struct Stepper {
-  Stepper(const CacheShape& shape, const SelectionPolicy& policy, const cuda::Tuning& tuning = {})
-      : cache(shape), device(emulator::make_device()), step(cache, device, tuning) {
+  Stepper(const CacheShape& shape, const SelectionPolicy& policy, const cuda::Tuning& tuning = {},
+          const emulator::DeviceOptions& options = {})
+      : cache(shape), device(emulator::make_device(options)), step(cache, device, tuning) {
     step.set_policy(policy);
   }
 

@@ -34,7 +34,7 @@ Q8 summarise(const std::vector<std::uint16_t>& keys, bool bf16) {
   std::vector<std::uint16_t> page(std::size_t{kSlots} * kHeadDim, 0xFFFF);  // unused slots hold NaN
   std::copy(keys.begin(), keys.end(), page.begin());
   const cuda::StepCounts counts{0, 1, 0};
-  const cuda::TouchedPage touched{0, static_cast<std::int32_t>(keys.size()) / kHeadDim};
+  const cuda::TouchedPage touched{0, static_cast<std::int32_t>(keys.size()) / kHeadDim, 0, 0};
   cuda::LayerArgs args;
   args.shape = {1, kHeadDim, 3, 1, bf16, true};
   args.pool.k = page.data();
@@ -43,7 +43,7 @@ Q8 summarise(const std::vector<std::uint16_t>& keys, bool bf16) {
   args.pool.summary_scales = result.scales;
   args.counts = &counts;
   args.touched = &touched;
-  emulator::make_device()->launch(cuda::Kernel::kSummarise, args, 1);
+  emulator::make_device()->launch(cuda::Kernel::kAppendSummarise, args, 1);
   std::memcpy(result.low, bounds, kHeadDim);
   std::memcpy(result.high, bounds + kHeadDim, kHeadDim);
   return result;

@@ -17,6 +17,7 @@ inline cli::Json our_row(const std::string& engine, std::int64_t context, std::i
           {"bytes", bytes},
           {"bytes_per_second", bytes / seconds},
           {"bandwidth_share", 0.25},
+          {"stage_bandwidth_share", {{"score", 0.5}, {"attend", 0.75}}},
           {"stage_microseconds",
            {{"append", 1.0}, {"summarise", 2.0}, {"score", 3.5}, {"select", 4.5}, {"attend", 5.5}}},
           {"context", context},

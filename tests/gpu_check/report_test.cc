@@ -10,6 +10,7 @@
 
 #include "gpu_check/made_up_rows.h"
 #include "gpu_check/peers.h"
+#include "gpu_check/targets.h"
 
 namespace quest::testing {
 namespace {
@@ -32,7 +33,11 @@ Json made_up_result() {
         {"max_error", 2e-6},
         {"tolerance", 1e-4},
         {"rows", Json::array()}}},
+      {"sanitizer",
+       {{"failed", 0}, {"runs", Json::array({{{"tool", "memcheck"}, {"result", "passed"}}})}}},
       {"graph", {{"replays", 100}, {"failed", 0}, {"max_error", 0.0}}},
+      {"repeats", {{"repeats", 12500}, {"compared", 249}, {"failed", 0}}},
+      {"targets", gpu_check::judge_targets(our_rows())},
       {"tables", {{"copy_bandwidth", 3.2e12}, {"rows", our_rows()}, {"skipped", Json::array()}}}};
 }
 
@@ -50,10 +55,16 @@ TEST(GpuReport, RowsBecomeATableInTheirOrder) {
   ASSERT_EQ(times->rows.size(), 5U);
   for (const auto& row : times->rows) EXPECT_EQ(row.size(), times->headers.size());
   EXPECT_THAT(times->rows[0], ElementsAre("dense", "32/8", "1", "2048", "-", "100.0", "1.00x", "-",
-                                          "-", "5.5", "4.000", "40.0", "25.0"));
-  EXPECT_THAT(times->rows[4], ElementsAre("quest", "32/8", "1", "32768", "512", "20.0", "20.00x",
-                                          "3.5", "4.5", "5.5", "4.000", "200.0", "25.0"));
-  EXPECT_EQ(report.tables.size(), 1U);  // nothing failed, nothing was skipped, no peers
+                                          "-", "5.5", "4.000", "40.0", "25.0", "-", "75.0"));
+  EXPECT_THAT(times->rows[4],
+              ElementsAre("quest", "32/8", "1", "32768", "512", "20.0", "20.00x", "3.5", "4.5",
+                          "5.5", "4.000", "200.0", "25.0", "50.0", "75.0"));
+  // Targets, times and compute-sanitizer: nothing failed, nothing was skipped, no peers.
+  EXPECT_EQ(report.tables.size(), 3U);
+  EXPECT_THAT(report.notes, Contains(HasSubstr("compute-sanitizer: 0 of 1 runs failed")));
+  // Of the made-up rows none has 32 KV heads.
+  EXPECT_THAT(table_of(report, "Targets, at 32 k tokens")->rows[0],
+              ElementsAre(HasSubstr("budget 2048"), ">= 7.03", "not measured", "-"));
 }
 
 TEST(GpuReport, ChartsHaveALineAnEngineAndBudget) {
@@ -106,6 +117,8 @@ TEST(GpuReport, FailuresAndWhatWasSkippedAreNamed) {
   result["correctness"]["failed"] = 1;
   result["correctness"]["rows"].push_back({{"case", "f16, group 3"}, {"error", 0.5}});
   result["graph"]["failed"] = 7;
+  result["repeats"]["failed"] = 3;
+  result["sanitizer"] = {{"failed", 0}, {"runs", Json::array()}, {"skipped", "it is not there"}};
   result["tables"]["skipped"].push_back({{"context", 262144},
                                          {"batch", 64},
                                          {"q_heads", 32},
@@ -114,6 +127,8 @@ TEST(GpuReport, FailuresAndWhatWasSkippedAreNamed) {
   const cli::Report report = gpu_check::make_report(result);
   EXPECT_THAT(report.notes, Contains(HasSubstr("1 of 48 cases failed")));
   EXPECT_THAT(report.notes, Contains(HasSubstr("7 of 100 differ")));
+  EXPECT_THAT(report.notes, Contains(HasSubstr("3 of 249 compared differ, of 12500")));
+  EXPECT_THAT(report.notes, Contains(HasSubstr("did not run: it is not there")));
   ASSERT_NE(table_of(report, "Cases that failed"), nullptr);
   EXPECT_THAT(table_of(report, "Cases that failed")->rows[0], ElementsAre("f16, group 3", "0.5"));
   ASSERT_NE(table_of(report, "Not measured"), nullptr);

@@ -39,10 +39,12 @@ struct Row {
   std::int32_t in_tile = 0;      ///< 1: one of several rows of a request, see `Tile`
 };
 
-/// A page that a step writes to.
+/// A page that a step writes to, or whose summary is to be made anew.
 struct TouchedPage {
   std::int32_t page = 0;
-  std::int32_t tokens = 0;  ///< valid tokens once the step's own are stored
+  std::int32_t tokens = 0;     ///< valid tokens, those of the step included
+  std::int32_t added = 0;      ///< of the step, the last of them
+  std::int32_t first_row = 0;  ///< of those
 };
 
 /// An entry of the page tables that is not what the step before left there.
@@ -70,12 +72,26 @@ struct HeadBudget {
   std::int32_t crossover = 0;  ///< a row that sees at most so many pages reads them all
 };
 
-/// Of the softmax over scale · score of one query head: log-probabilities are
-/// scale · (score - top) - log_sum; where `top` is infinite, the pages that hold it have -log_sum
-/// each and the others nothing.
-struct Normaliser {
+/// Of the softmax over scale · score of one query head, from the pages of one part that are free to
+/// choose: the greatest score, and Σ exp(scale · (score - top)); where `top` is infinite, how many
+/// pages hold it. Without such pages -inf and 0.
+struct SoftmaxPart {
   float top = 0;
-  float log_sum = 0;
+  float sum = 0;
+};
+
+/// How lists of pages are shared out between blocks, and where blocks leave the parts of lists that
+/// several serve (SPEC S5.4).
+struct SplitPlan {
+  std::int32_t* indptr = nullptr;  ///< [lists + 1] splits of the lists before
+  /// [lists + 1] partial results of the lists before; a list with one split has none.
+  std::int32_t* partial_indptr = nullptr;
+  std::int32_t* pages = nullptr;  ///< [1] pages of one split; fewer in the last of a list
+  std::int32_t most = 0;          ///< splits beyond one a list; partial results are twice as many
+  std::int32_t least_pages = 1;
+  float* o = nullptr;    ///< [partial results, rows, head_dim] Σ exp(logit - max) · value
+  float* max = nullptr;  ///< [partial results, rows]
+  float* sum = nullptr;  ///< [partial results, rows] Σ exp(logit - max)
 };
 
 /// What the order keys of some candidates lie between, and whether one of their scores is NaN.
@@ -138,7 +154,8 @@ struct LayerArgs {
   std::int32_t score_rows = 1;
   std::int32_t first_scored = 0;
   std::int32_t end_scored = 0;
-  Normaliser* normalisers = nullptr;  ///< the same rows: [row, KV head, group], of kGroupSoftmax
+  /// Of kGroupSoftmax: [part, KV head, group], parts of the same rows as part_indptr counts them.
+  SoftmaxPart* softmax_parts = nullptr;
   // Of select for rows too long for one block; a choice is what a query head makes in kPerHead, and
   // else the group.
   std::int32_t select_parts = 1;           ///< parts of kSelectPart candidates of the longest row
@@ -151,14 +168,9 @@ struct LayerArgs {
 
   std::int32_t* lists = nullptr;  ///< [rows, num_kv_heads, list_stride] selected logical pages
   std::int64_t list_stride = 0;
-  std::int32_t* list_count = nullptr;    ///< [rows, num_kv_heads]
-  std::int32_t* split_indptr = nullptr;  ///< [rows * num_kv_heads + 1] splits of the lists before
-  std::int32_t* split_pages = nullptr;   ///< [1] pages of one split
-  std::int32_t most_splits = 0;          ///< beyond one a list
-  std::int32_t least_split_pages = 1;
-  float* partial_o = nullptr;    ///< [splits, group, head_dim]
-  float* partial_max = nullptr;  ///< [splits, group]
-  float* partial_sum = nullptr;  ///< [splits, group]
+  std::int32_t* list_count = nullptr;  ///< [rows, num_kv_heads]
+  SplitPlan list_splits;               ///< of [row, KV head], with `group` rows
+  SplitPlan tile_splits;  ///< of what tiles read, [tile, KV head], with kTileHeads rows
   StepReport* report = nullptr;
 
   // Of copy_page alone: physical pages.
@@ -189,6 +201,8 @@ constexpr void take_combined_scores(LayerArgs& args) {
 
 /// Pages that one block scores at a time.
 inline constexpr std::int32_t kScorePart = 64;
+/// Pages that one block of the combine kernel makes a score of at a time.
+inline constexpr std::int32_t kCombinePart = 256;
 /// Most query heads of one KV head.
 inline constexpr std::int32_t kMaxGroup = 16;
 /// Query heads of one KV head from which on attend uses tensor cores, whose tiles have 16 rows.
@@ -207,5 +221,10 @@ inline constexpr std::int32_t kPatchThreads = 128;
 /// Rows of heads (positions times query heads of the group) that share one pass of the prefill
 /// kernel over keys and values.
 inline constexpr std::int32_t kTileHeads = 64;
+
+/// Parts of the combine kernel in a row that fills the room for scores.
+constexpr std::int64_t num_combine_parts(const LayerArgs& args) {
+  return (args.scores_stride + kCombinePart - 1) / kCombinePart;
+}
 
 }  // namespace quest::cuda

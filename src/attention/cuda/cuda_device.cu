@@ -4,7 +4,6 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,8 +16,6 @@ namespace quest::cuda {
 
 namespace {
 
-/// Oldest architecture that the kernels are compiled for: 8.0.
-constexpr int kLeastMajor = 8;
 /// Shared memory that a block has without asking for more.
 constexpr std::size_t kPlainShared = std::size_t{48} << 10;
 
@@ -28,14 +25,6 @@ constexpr std::size_t kPlainShared = std::size_t{48} << 10;
 
 void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) fail(what, error);
-}
-
-std::string describe(Kernel kernel, const LayerArgs& args, std::int64_t blocks) {
-  std::ostringstream text;
-  text << "kernel " << name_of(kernel) << " on " << blocks << " blocks (layer " << args.layer
-       << ", head_dim " << args.shape.head_dim << ", page_size " << args.shape.page_size()
-       << ", KV heads " << args.shape.num_kv_heads << ", group " << args.group << ')';
-  return text.str();
 }
 
 class GpuDevice final : public Device {
@@ -54,6 +43,23 @@ class GpuDevice final : public Device {
 
   std::string name() const override { return name_; }
   int multiprocessors() const override { return multiprocessors_; }
+  int resident_blocks(Kernel kernel, const LayerArgs& args) override {
+    use();
+    int blocks = 0;
+    launch_kernel(kernel, args, [&](auto* function, int threads, std::size_t shared) {
+      allow_shared(function, shared);
+      check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, threads, shared),
+            "cannot ask for the occupancy");
+    });
+    return std::max(blocks, 1);
+  }
+  std::int64_t free_memory() override {
+    use();
+    std::size_t free = 0;
+    std::size_t total = 0;
+    check(cudaMemGetInfo(&free, &total), "cannot ask for the free memory");
+    return static_cast<std::int64_t>(free);
+  }
 
   void* allocate(std::int64_t bytes) override {
     use();
@@ -61,11 +67,8 @@ class GpuDevice final : public Device {
     const cudaError_t error = cudaMalloc(&memory, static_cast<std::size_t>(bytes));
     if (error == cudaSuccess) return memory;
     cudaGetLastError();  // an allocation that fails leaves the device usable
-    std::size_t free = 0;
-    std::size_t total = 0;
-    cudaMemGetInfo(&free, &total);
-    fail(std::to_string(bytes) + " bytes of device memory wanted, " + std::to_string(free) +
-             " free; use a smaller context",
+    fail(std::to_string(bytes) + " bytes of device memory wanted, " +
+             std::to_string(free_memory()) + " free; use a smaller context",
          error);
   }
   void release(void* memory) noexcept override { cudaFree(memory); }
@@ -92,16 +95,12 @@ class GpuDevice final : public Device {
   void launch(Kernel kernel, const LayerArgs& args, std::int64_t blocks) override {
     use();
     launch_kernel(kernel, args, [&](auto* function, int threads, std::size_t shared) {
-      if (shared > kPlainShared) {
-        check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   static_cast<int>(shared)),
-              "too little shared memory");
-      }
+      allow_shared(function, shared);
       function<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared,
                  stream_>>>(args);
     });
     const cudaError_t error = cudaGetLastError();
-    if (error != cudaSuccess) fail(describe(kernel, args, blocks) + " was not launched", error);
+    if (error != cudaSuccess) fail(describe_launch(kernel, args, blocks) + " was not launched", error);
     last_launch_ = name_of(kernel);
 #ifndef NDEBUG
     finish_debug_launch(kernel, args, blocks);
@@ -130,6 +129,14 @@ class GpuDevice final : public Device {
   /// The current device is each host thread's own, and calls may come from any.
   void use() const { check(cudaSetDevice(index_), "cannot use the device"); }
 
+  template <class Function>
+  static void allow_shared(Function* function, std::size_t shared) {
+    if (shared <= kPlainShared) return;
+    check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(shared)),
+          "too little shared memory");
+  }
+
   /// In debug builds every kernel is waited for, so that a fault names its kernel; not while the
   /// stream is being captured, when nothing runs.
   [[maybe_unused]] void finish_debug_launch(Kernel kernel, const LayerArgs& args,
@@ -138,7 +145,7 @@ class GpuDevice final : public Device {
     check(cudaStreamIsCapturing(stream_, &status), "cannot ask for the capture status");
     if (status != cudaStreamCaptureStatusNone) return;
     const cudaError_t error = cudaStreamSynchronize(stream_);
-    if (error != cudaSuccess) fail(describe(kernel, args, blocks) + " failed", error);
+    if (error != cudaSuccess) fail(describe_launch(kernel, args, blocks) + " failed", error);
   }
 
   const int index_;
@@ -148,6 +155,20 @@ class GpuDevice final : public Device {
   std::vector<cudaEvent_t> events_;
   std::string last_launch_ = "none";
 };
+
+/// Whether the code of the program, which is the same for all kernels, suits the device.
+bool has_kernels(int index) {
+  check(cudaSetDevice(index), "cannot use the device");
+  cudaFuncAttributes attributes{};
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, copy_page);
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction ||
+      error == cudaErrorUnsupportedPtxVersion) {
+    cudaGetLastError();
+    return false;
+  }
+  check(error, "cannot look for kernels");
+  return true;
+}
 
 }  // namespace
 
@@ -170,11 +191,7 @@ std::unique_ptr<Device> open_device(int index) {
   }
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, index), "cannot read the device's properties");
-  if (properties.major < kLeastMajor) {
-    throw Error("CUDA: " + std::string(properties.name) + " is of architecture " +
-                std::to_string(properties.major) + "." + std::to_string(properties.minor) +
-                "; the kernels need 8.0 or newer");
-  }
+  require_served({properties.name, properties.major, properties.minor, has_kernels(index)});
   return std::make_unique<GpuDevice>(index, properties);
 }
 

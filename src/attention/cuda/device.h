@@ -11,10 +11,8 @@
 namespace quest::cuda {
 
 enum class Kernel {
-  kAppend,
-  kSummarise,
+  kAppendSummarise,
   kScore,
-  kNormalise,
   kCombine,
   kSelect,
   kSelectRange,
@@ -30,14 +28,10 @@ enum class Kernel {
 
 constexpr const char* name_of(Kernel kernel) {
   switch (kernel) {
-    case Kernel::kAppend:
-      return "append";
-    case Kernel::kSummarise:
-      return "summarise";
+    case Kernel::kAppendSummarise:
+      return "append_summarise";
     case Kernel::kScore:
       return "score";
-    case Kernel::kNormalise:
-      return "normalise";
     case Kernel::kCombine:
       return "combine";
     case Kernel::kSelect:
@@ -64,6 +58,20 @@ constexpr const char* name_of(Kernel kernel) {
   return "?";
 }
 
+/// The kernel, the blocks and the shape, for messages.
+std::string describe_launch(Kernel kernel, const LayerArgs& args, std::int64_t blocks);
+
+/// What decides whether a GPU is served.
+struct GpuFacts {
+  std::string name;
+  int major = 0;  ///< of its architecture
+  int minor = 0;
+  bool has_kernels = true;  ///< the program holds code that it can run
+};
+
+/// Throws Error, naming the GPU, its architecture and the remedy, for one that is not served.
+void require_served(const GpuFacts& gpu);
+
 /// A GPU, or what stands for one in tests: memory, and one stream on which copies and kernels run
 /// in the order of the calls. All of it belongs to one thread at a time.
 class Device {
@@ -72,6 +80,10 @@ class Device {
   virtual std::string name() const = 0;
   /// Blocks that keep it busy are some multiple of this.
   virtual int multiprocessors() const = 0;
+  /// Blocks of a kernel that one multiprocessor works on at a time, at least 1.
+  virtual int resident_blocks(Kernel kernel, const LayerArgs& args) = 0;
+  /// Bytes that could be allocated now, about.
+  virtual std::int64_t free_memory() = 0;
 
   /// Memory aligned to 256 bytes, of any content. Throws Error naming the bytes wanted and free.
   virtual void* allocate(std::int64_t bytes) = 0;

@@ -56,6 +56,13 @@ DevicePool::DevicePool(KvCache& cache, Device& device)
   if (cache.free_pages() != shape_.num_pages) {
     refuse("the KV cache holds tokens already; make the backend before the first sequence");
   }
+  const std::int64_t planned = planned_bytes(cache.shape());
+  const std::int64_t free = device.free_memory();
+  if (planned > free) {
+    throw Error("CUDA: the KV cache takes " + std::to_string(planned) +
+                " bytes of device memory, " + std::to_string(free) +
+                " are free; use a smaller context");
+  }
   const std::int64_t elements = num_layers_ * shape_.num_pages * page_elements_;
   const std::int64_t summaries = num_layers_ * shape_.num_pages * shape_.num_kv_heads;
   k_.grow(elements);
@@ -104,6 +111,7 @@ void DevicePool::copied(std::int32_t from, std::int32_t to) noexcept {
       LayerArgs args;
       args.shape = shape_;
       args.pool = layer(i);
+      args.layer = i;
       args.copy_from = from;
       args.copy_to = to;
       device_.launch(Kernel::kCopyPage, args, shape_.num_kv_heads);
@@ -180,9 +188,10 @@ void DevicePool::summarise(const std::vector<TouchedPage>& pages) {
     LayerArgs args;
     args.shape = shape_;
     args.pool = layer(i);
+    args.layer = i;
     args.counts = counts_.data();
     args.touched = touched_.data();
-    device_.launch(Kernel::kSummarise, args,
+    device_.launch(Kernel::kAppendSummarise, args,
                    std::min<std::int64_t>(std::int64_t{counts.touched} * shape_.num_kv_heads,
                                           std::int64_t{16} * device_.multiprocessors()));
   }

@@ -15,8 +15,6 @@ namespace quest::cuda {
 namespace {
 
 constexpr std::int64_t kScoreFloats = std::int64_t{64} << 20;
-/// Blocks of the attend kernel that one multiprocessor works on at a time, about.
-constexpr std::int32_t kSplitsPerProcessor = 4;
 
 [[noreturn]] void refuse(const std::string& fault) { throw InvalidArgument("CUDA: " + fault); }
 
@@ -35,17 +33,13 @@ DeviceStep::DeviceStep(KvCache& cache, Device& device, const Tuning& tuning)
       arrays_(device),
       device_budgets_(device),
       scores_(device),
-      normalisers_(device),
+      softmax_parts_(device),
       long_select_(device),
       lists_(device),
       list_count_(device),
-      split_indptr_(device),
-      split_pages_(device),
-      partial_(device),
+      list_splits_(device),
+      tile_splits_(device),
       report_(device) {
-  if (tuning_.most_splits == 0) {
-    tuning_.most_splits = kSplitsPerProcessor * device.multiprocessors();
-  }
   if (tuning_.score_floats == 0) tuning_.score_floats = kScoreFloats;
 }
 
@@ -115,8 +109,9 @@ void DeviceStep::begin(const Batch& batch, std::int32_t num_q_heads) {
   layers_run_.clear();
   marks_ = 0;
   pool_.catch_up();
-  arrays_.begin(batch, cache_.shape(), group, device_);
-  size_work_space();
+  arrays_.plan(batch, cache_.shape(), group);
+  size_work_space();  // may find too little memory: before any launch
+  arrays_.send(batch, cache_.shape(), device_);
   const StepReport report{StepReport::kNoNan, 0, 0};
   device_.upload(report_.data(), &report, sizeof report);
 }
@@ -125,9 +120,7 @@ void DeviceStep::size_work_space() {
   const std::int64_t heads = pool_.shape().num_kv_heads;
   const std::int64_t lists = arrays_.num_rows() * heads;
   report_.grow(1);
-  split_pages_.grow(1);
   list_count_.grow(lists);
-  split_indptr_.grow(lists + 1);
   work_ = {};
   work_.mode = policy_.group_mode;
   work_.beta = policy_.beta;
@@ -145,25 +138,53 @@ void DeviceStep::size_work_space() {
     if (LongSelect::serves(work_.mode, arrays_.page_capacity())) {
       long_select_.prepare(work_, rows_a_pass_ * heads, arrays_.page_capacity());
     }
-    if (work_.mode == GroupMode::kGroupSoftmax) normalisers_.grow(rows_a_pass_ * heads * group_);
+    if (work_.mode == GroupMode::kGroupSoftmax) {
+      softmax_parts_.grow(rows_a_pass_ * score_parts() * heads * group_);
+    }
     work_.list_stride = longest_list();
     lists_.grow(lists * work_.list_stride);
   }
-  const std::int64_t splits = arrays_.list_rows() * heads + tuning_.most_splits;
-  const std::int64_t d = pool_.shape().head_dim;
-  partial_.grow(splits * group_ * (d + 2));
   work_.scores = scores_.data();
-  work_.normalisers = normalisers_.data();
+  work_.softmax_parts = softmax_parts_.data();
   work_.lists = lists_.data();
   work_.list_count = list_count_.data();
-  work_.split_indptr = split_indptr_.data();
-  work_.split_pages = split_pages_.data();
-  work_.most_splits = tuning_.most_splits;
-  work_.least_split_pages = std::max(1, tuning_.split_tokens / pool_.shape().page_size());
-  work_.partial_o = partial_.data();
-  work_.partial_max = work_.partial_o + splits * group_ * d;
-  work_.partial_sum = work_.partial_max + splits * group_;
+  work_.list_splits.least_pages = std::max(1, tuning_.split_tokens / pool_.shape().page_size());
+  work_.list_splits.most = most_splits(Kernel::kAttend, arrays_.list_rows() * heads);
+  size_splits(work_.list_splits, list_splits_, lists, group_);
+  // The partial result of a tile is as large as the keys of some pages.
+  work_.tile_splits.least_pages = std::max(1, 4 * tuning_.split_tokens / pool_.shape().page_size());
+  work_.tile_splits.most = most_splits(Kernel::kPrefill, arrays_.num_tiles() * heads);
+  size_splits(work_.tile_splits, tile_splits_, arrays_.num_tiles() * heads, kTileHeads);
   work_.report = report_.data();
+}
+
+/// Splits beyond one a list, such that all splits together are as many as the device works on at a
+/// time: one more would have it wait for that one. At least half as many where there are that many
+/// lists, for one that is longer than the others.
+std::int32_t DeviceStep::most_splits(Kernel kernel, std::int64_t lists) const {
+  if (tuning_.most_splits > 0) return tuning_.most_splits;
+  LayerArgs args;
+  args.shape = pool_.shape();
+  args.group = group_;
+  const std::int64_t wave =
+      std::int64_t{device_.resident_blocks(kernel, args)} * device_.multiprocessors();
+  return static_cast<std::int32_t>(std::max(wave - lists, (wave + 1) / 2));
+}
+
+/// Makes room for a plan over so many lists, whose partial results have `rows` rows each.
+void DeviceStep::size_splits(SplitPlan& plan, SplitRoom& room, std::int64_t lists,
+                             std::int64_t rows) const {
+  room.plan.grow(2 * (lists + 1) + 1);
+  plan.indptr = room.plan.data();
+  plan.partial_indptr = plan.indptr + lists + 1;
+  plan.pages = plan.partial_indptr + lists + 1;
+  const std::int64_t longest = (arrays_.page_capacity() + plan.least_pages - 1) / plan.least_pages;
+  const std::int64_t partials = std::min(std::int64_t{2} * plan.most, lists * longest);
+  const std::int64_t d = pool_.shape().head_dim;
+  room.partial.grow(partials * rows * (d + 2));
+  plan.o = room.partial.data();
+  plan.max = plan.o + partials * rows * d;
+  plan.sum = plan.max + partials * rows;
 }
 
 LayerArgs DeviceStep::layer_args(std::int32_t layer, const DeviceRows& rows, float scale) const {
@@ -185,6 +206,11 @@ LayerArgs DeviceStep::layer_args(std::int32_t layer, const DeviceRows& rows, flo
   arrays_.describe(args);
   args.budgets = device_budgets_.data() + std::int64_t{layer} * pool_.shape().num_kv_heads;
   return args;
+}
+
+/// Parts of the longest row that the scores have room for.
+std::int64_t DeviceStep::score_parts() const {
+  return (std::int64_t{arrays_.page_capacity()} + kScorePart - 1) / kScorePart;
 }
 
 /// On as many blocks as there is work, but no more than so many a multiprocessor: kernels take
@@ -209,11 +235,11 @@ void DeviceStep::run(std::int32_t layer, const DeviceRows& rows, float scale) {
 }
 
 void DeviceStep::store_keys(const LayerArgs& args) {
-  const std::int64_t heads = std::int64_t{arrays_.num_rows()} * args.shape.num_kv_heads;
+  // A row touches a page at most. One kernel for two stages: the second has the time.
   mark_stage();
-  launch(Kernel::kAppend, args, (heads * (args.shape.head_dim / 8) + 127) / 128, 16);
   mark_stage();
-  launch(Kernel::kSummarise, args, heads, 16);
+  launch(Kernel::kAppendSummarise, args, std::int64_t{arrays_.num_rows()} * args.shape.num_kv_heads,
+         16);
   mark_stage();
 }
 
@@ -226,10 +252,9 @@ void DeviceStep::select_pages(const LayerArgs& layer) {
     args.first_scored = first;
     args.end_scored = std::min(first + rows_a_pass_, arrays_.num_rows());
     const std::int64_t lists = (args.end_scored - first) * heads;
-    const std::int64_t parts = (arrays_.page_capacity() + kScorePart - 1) / kScorePart;
-    launch(Kernel::kScore, args, lists * parts, 8);
+    launch(Kernel::kScore, args, lists * score_parts(), 8);
     if (args.end_scored == arrays_.num_rows()) mark_stage();
-    combine_scores(args, lists, parts);
+    combine_scores(args, lists);
     launch_select(args, lists);
   }
   if (!some) mark_stage();
@@ -245,24 +270,20 @@ void DeviceStep::launch_select(const LayerArgs& args, std::int64_t lists) {
 }
 
 /// From a score a query head to the scores that pages are selected by, which `args` then names.
-void DeviceStep::combine_scores(LayerArgs& args, std::int64_t lists, std::int64_t parts) {
+void DeviceStep::combine_scores(LayerArgs& args, std::int64_t lists) {
   if (!combines_scores(args.mode)) return;
-  if (args.mode == GroupMode::kGroupSoftmax) {
-    launch(Kernel::kNormalise, args, lists * args.group, 8);
-  }
-  launch(Kernel::kCombine, args, lists * parts, 32);
+  launch(Kernel::kCombine, args, lists * num_combine_parts(args), 8);
   take_combined_scores(args);
 }
 
 void DeviceStep::attend(const LayerArgs& args) {
   const std::int64_t heads = args.shape.num_kv_heads;
-  if (arrays_.num_tiles() > 0) launch(Kernel::kPrefill, args, arrays_.num_tiles() * heads, 4);
-  if (arrays_.list_rows() > 0) {
-    const std::int64_t most = arrays_.list_rows() * heads;
-    device_.launch(Kernel::kPlanSplits, args, 1);
-    launch(Kernel::kAttend, args, most + tuning_.most_splits, 16);
-    launch(Kernel::kMergeSplits, args, most * group_, 16);
-  }
+  const std::int64_t tiles = arrays_.num_tiles() * heads;
+  const std::int64_t lists = arrays_.list_rows() * heads;
+  device_.launch(Kernel::kPlanSplits, args, tiles > 0 ? 2 : 1);
+  if (tiles > 0) launch(Kernel::kPrefill, args, tiles + args.tile_splits.most, 4);
+  if (lists > 0) launch(Kernel::kAttend, args, lists + args.list_splits.most, 16);
+  launch(Kernel::kMergeSplits, args, lists * group_ + tiles * kTileHeads, 16);
   mark_stage();
 }
 

@@ -14,8 +14,8 @@ namespace quest::cuda {
 
 /// How a step is shared out. Zeros are replaced by what suits the device.
 struct Tuning {
-  std::int32_t most_splits = 0;     ///< of all lists, beyond one each; 0: a few a multiprocessor
-  std::int32_t split_tokens = 128;  ///< least tokens of a split
+  std::int32_t most_splits = 0;  ///< of lists or tiles beyond one each; 0: a few a multiprocessor
+  std::int32_t split_tokens = 128;  ///< least tokens of a split of a list; of a tile, four times
   std::int64_t score_floats = 0;    ///< work space for scores; 0: 64 Mi. More rows take turns.
   bool timed = true;                ///< note the time of every stage
 };
@@ -33,6 +33,13 @@ struct DeviceRows {
   std::int64_t out_stride = 0;
 };
 
+/// Device memory of a SplitPlan.
+struct SplitRoom {
+  explicit SplitRoom(Device& device) : plan(device), partial(device) {}
+  DeviceArray<std::int32_t> plan;
+  DeviceArray<float> partial;  ///< o, max and sum of every partial result
+};
+
 /// One step of the attention operator on a device: plans, sizes the work space, launches. From
 /// device pointers to device pointers; between `begin` and `finish` nothing is copied to or from
 /// the host, and the launches depend on the number of rows, the policy and capacities alone, so
@@ -48,7 +55,7 @@ class DeviceStep {
 
   /// Checks the batch, brings the pool up to date and sends the plan. Throws InvalidArgument.
   void begin(const Batch& batch, std::int32_t num_q_heads);
-  /// Launches append → summarise → score → select → attend for one layer.
+  /// Launches append → summarise → score → select → attend for one layer, the first two as one.
   void run(std::int32_t layer, const DeviceRows& rows, float scale);
   /// Waits for the step and adds what it did to the counters; throws Error if scoring met a NaN.
   void finish(AttentionCounters& counters);
@@ -65,13 +72,16 @@ class DeviceStep {
   bool selects(std::int32_t layer) const;
   bool is_scored(std::int32_t layer, const Row& row, std::int32_t head) const;
   std::int32_t longest_list() const;
+  std::int64_t score_parts() const;
+  std::int32_t most_splits(Kernel kernel, std::int64_t lists) const;
+  void size_splits(SplitPlan& plan, SplitRoom& room, std::int64_t lists, std::int64_t rows) const;
   void size_work_space();
   std::int64_t score_room(std::int32_t rows) const;
   LayerArgs layer_args(std::int32_t layer, const DeviceRows& rows, float scale) const;
   void store_keys(const LayerArgs& args);
   void select_pages(const LayerArgs& layer);
   void launch_select(const LayerArgs& args, std::int64_t lists);
-  void combine_scores(LayerArgs& args, std::int64_t lists, std::int64_t parts);
+  void combine_scores(LayerArgs& args, std::int64_t lists);
   void attend(const LayerArgs& args);
   void launch(Kernel kernel, const LayerArgs& args, std::int64_t work, std::int64_t per_processor);
   void mark_stage();
@@ -93,13 +103,12 @@ class DeviceStep {
   LayerArgs work_;  ///< pointers and strides of the work space
   DeviceArray<HeadBudget> device_budgets_;
   DeviceArray<float> scores_;
-  DeviceArray<Normaliser> normalisers_;
+  DeviceArray<SoftmaxPart> softmax_parts_;
   LongSelect long_select_;
   DeviceArray<std::int32_t> lists_;
   DeviceArray<std::int32_t> list_count_;
-  DeviceArray<std::int32_t> split_indptr_;
-  DeviceArray<std::int32_t> split_pages_;
-  DeviceArray<float> partial_;  ///< o, max and sum of every split
+  SplitRoom list_splits_;
+  SplitRoom tile_splits_;
   DeviceArray<StepReport> report_;
 };
 

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace quest::cuda {
 
-void StepArrays::begin(const Batch& batch, const CacheShape& shape, std::int32_t group,
-                       Device& device) {
+void StepArrays::plan(const Batch& batch, const CacheShape& shape, std::int32_t group) {
   rows_.clear();
   touched_.clear();
   tiles_.clear();
@@ -21,6 +21,11 @@ void StepArrays::begin(const Batch& batch, const CacheShape& shape, std::int32_t
   place();
   packed_.resize(at_.end);
   memory_.grow(static_cast<std::int64_t>(at_.end));
+}
+
+void StepArrays::send(const Batch& batch, const CacheShape& shape, Device& device) {
+  // After an error nobody knows which tables arrived.
+  if (!std::exchange(tables_arrived_, false)) std::fill(sent_.begin(), sent_.end(), -1);
   find_patches(batch);
   const StepCounts counts{num_rows(), static_cast<std::int32_t>(touched_.size()), num_tiles()};
   pack(at_.counts, &counts, 1);
@@ -33,6 +38,7 @@ void StepArrays::begin(const Batch& batch, const CacheShape& shape, std::int32_t
   const std::size_t used = at_.patches + patches * sizeof(TablePatch);
   device.upload(memory_.data(), packed_.data(), static_cast<std::int64_t>(used));
   send_tables(shape, device);
+  tables_arrived_ = true;
 }
 
 /// Each request's table has room for as many pages as a power of two, so that the tables after it
@@ -48,6 +54,7 @@ void StepArrays::place_tables(const Batch& batch) {
   table_end_ = end;
   const std::size_t capacity = std::bit_ceil(std::max<std::size_t>(end, 1));
   if (capacity <= sent_.size()) return;
+  sent_.clear();  // should there be too little memory, the next step tries again
   tables_.grow(static_cast<std::int64_t>(capacity));
   sent_.assign(capacity, -1);
 }
@@ -103,7 +110,9 @@ void StepArrays::add_request(const Batch& batch, const CacheShape& shape, std::i
     part_indptr_.push_back(part_indptr_.back() + parts);
     // The page's last row of this step knows how full it gets.
     if (row.tail_tokens == page_size || i == count - 1) {
-      touched_.push_back({batch.pages(request)[row.num_pages - 1], row.tail_tokens});
+      const std::int32_t added = std::min(row.tail_tokens, i + 1);
+      touched_.push_back(
+          {batch.pages(request)[row.num_pages - 1], row.tail_tokens, added, num_rows() - added});
     }
   }
   const std::int32_t pages = rows_.back().num_pages;

@@ -19,9 +19,11 @@ class StepArrays {
  public:
   explicit StepArrays(Device& device) : memory_(device), tables_(device) {}
 
-  /// Fills the arrays from a valid batch and sends them to the device. `group`: query heads of one
-  /// KV head.
-  void begin(const Batch& batch, const CacheShape& shape, std::int32_t group, Device& device);
+  /// Fills the arrays from a valid batch and makes room for them. `group`: query heads of one KV
+  /// head.
+  void plan(const Batch& batch, const CacheShape& shape, std::int32_t group);
+  /// Sends them to the device; the batch is that of `plan`.
+  void send(const Batch& batch, const CacheShape& shape, Device& device);
   /// Points the arguments at the arrays.
   void describe(LayerArgs& args) const;
 
@@ -69,6 +71,7 @@ class StepArrays {
   std::vector<std::int32_t> table_begin_;  ///< [requests]
   std::size_t table_end_ = 0;
   std::vector<std::int32_t> sent_;  ///< what the page tables on the device hold; -1: anything
+  bool tables_arrived_ = true;
   std::vector<TablePatch> patches_;
   Offsets at_;
   std::vector<std::byte> packed_;

@@ -24,6 +24,10 @@ class EmulatedDevice final : public cuda::Device {
 
   std::string name() const override { return "emulator"; }
   int multiprocessors() const override { return options_.multiprocessors; }
+  int resident_blocks(cuda::Kernel /*kernel*/, const cuda::LayerArgs& /*args*/) override {
+    return options_.resident_blocks;
+  }
+  std::int64_t free_memory() override { return options_.memory - used_; }
 
   void* allocate(std::int64_t bytes) override {
     if (bytes > options_.memory - used_) {

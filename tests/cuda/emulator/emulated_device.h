@@ -9,6 +9,7 @@ namespace quest::emulator {
 
 struct DeviceOptions {
   int multiprocessors = 2;
+  int resident_blocks = 4;  ///< of any kernel, that one of them works on at a time
   std::int64_t memory = std::int64_t{1} << 34;  ///< bytes that may be allocated
 };
 

@@ -5,55 +5,10 @@
 #include "attention/cuda/kernels/rows-inl.h"
 #include "attention/cuda/kernels/warp-inl.h"
 
-// append and summarise: new keys and values into their pages, then the summaries of those pages.
+// append and summarise: new keys and values into their pages, and the summaries of those pages.
 // After a platform header.
 
 namespace quest::cuda {
-
-inline constexpr int kAppendThreads = 128;
-
-/// Stores the key and value of every row. Threads take eight channels each: 16 bytes written.
-template <class Element>
-__global__ void __launch_bounds__(kAppendThreads) append(LayerArgs args) {
-  const PoolShape& shape = args.shape;
-  const std::int64_t pieces = shape.head_dim / 8;
-  const std::int64_t work = args.counts->rows * shape.num_kv_heads * pieces;
-  const std::int64_t step = static_cast<std::int64_t>(blocks_of_grid()) * kAppendThreads;
-  for (std::int64_t i =
-           static_cast<std::int64_t>(block_of_grid()) * kAppendThreads + thread_of_block();
-       i < work; i += step) {
-    const std::int64_t channel = i % pieces * 8;
-    const auto head = static_cast<std::int32_t>(i / pieces % shape.num_kv_heads);
-    const auto index = static_cast<std::int32_t>(i / pieces / shape.num_kv_heads);
-    const Row& row = args.rows[index];
-    const std::int32_t page = args.table[row.table + row.num_pages - 1];
-    const std::int64_t to = page_offset(shape, page, head) +
-                            static_cast<std::int64_t>(row.tail_tokens - 1) * shape.head_dim +
-                            channel;
-    const std::int64_t from = static_cast<std::int64_t>(head) * shape.head_dim + channel;
-    const float* k = args.k + index * args.k_stride + from;
-    const float* v = args.v + index * args.v_stride + from;
-    *reinterpret_cast<uint4*>(args.pool.k + to) = narrow<Element>(k);
-    *reinterpret_cast<uint4*>(args.pool.v + to) = narrow<Element>(v);
-  }
-}
-
-/// Least and greatest key of one channel of a page; both NaN if a key is.
-template <class Element>
-__device__ inline void channel_bounds(const std::uint16_t* keys, std::int32_t tokens,
-                                      std::int32_t stride, std::uint16_t& low,
-                                      std::uint16_t& high) {
-  std::int32_t least = order(keys[0]);
-  std::int32_t most = least;
-  for (std::int32_t t = 1; t < tokens; ++t) {
-    const std::int32_t key = order(keys[static_cast<std::int64_t>(t) * stride]);
-    least = key < least ? key : least;
-    most = key > most ? key : most;
-  }
-  const bool nan = most > Element::kInf || least < ~Element::kInf;
-  low = nan ? Element::kNaN : from_order(least);
-  high = nan ? Element::kNaN : from_order(most);
-}
 
 // A key has at most 11 significant bits, and so has a scale; 127 has 7. So a quotient of two of
 // them that is no integer (or no f16 number) is further from one than 2^-19 of itself: the
@@ -89,29 +44,57 @@ __device__ inline void store_q8_bounds(const LayerPool& pool, const PoolShape& s
   }
 }
 
-/// Makes the summaries of the touched pages anew from their keys, at most a page of them: no
-/// rounding adds up, and a page that was cut or recycled needs no other treatment (SPEC S2.2,
-/// S2.4). Threads take one channel each.
+/// Least and greatest key of one channel of a page, as `order` has them.
 template <class Element>
-__global__ void summarise(LayerArgs args) {
+struct ChannelBounds {
+  std::int32_t least = 0x7FFF;
+  std::int32_t most = -0x8000;
+
+  __device__ void add(std::uint16_t bits) {
+    const std::int32_t key = order(bits);
+    least = key < least ? key : least;
+    most = key > most ? key : most;
+  }
+  /// Both bounds are NaN if a key is.
+  __device__ bool nan() const { return most > Element::kInf || least < ~Element::kInf; }
+  __device__ std::uint16_t low() const { return nan() ? Element::kNaN : from_order(least); }
+  __device__ std::uint16_t high() const { return nan() ? Element::kNaN : from_order(most); }
+};
+
+/// Stores the keys and values that the step adds to the touched pages, and makes the summaries of
+/// those anew from their keys, at most a page of them: no rounding adds up, and a page that was cut
+/// or recycled needs no other treatment (SPEC S2.2, S2.4). Blocks take (page, KV head) in turn,
+/// threads one channel each.
+template <class Element>
+__global__ void append_summarise(LayerArgs args) {
   const PoolShape& shape = args.shape;
   const std::int64_t work = static_cast<std::int64_t>(args.counts->touched) * shape.num_kv_heads;
   const std::int32_t channel = thread_of_block();
   for (std::int64_t i = block_of_grid(); i < work; i += blocks_of_grid()) {
     const TouchedPage& page = args.touched[i / shape.num_kv_heads];
     const auto head = static_cast<std::int32_t>(i % shape.num_kv_heads);
-    const std::uint16_t* keys = args.pool.k + page_offset(shape, page.page, head) + channel;
-    std::uint16_t low = 0;
-    std::uint16_t high = 0;
-    channel_bounds<Element>(keys, page.tokens, shape.head_dim, low, high);
+    const std::int64_t offset = page_offset(shape, page.page, head) + channel;
+    std::uint16_t* const keys = args.pool.k + offset;
+    std::uint16_t* const values = args.pool.v + offset;
+    ChannelBounds<Element> bounds;
+    const std::int32_t kept = page.tokens - page.added;
+    for (std::int32_t t = 0; t < kept; ++t) bounds.add(keys[t * shape.head_dim]);
+    const std::int64_t from = static_cast<std::int64_t>(head) * shape.head_dim + channel;
+    for (std::int32_t t = kept; t < page.tokens; ++t) {
+      const std::int64_t row = page.first_row + t - kept;
+      const std::uint16_t key = Element::narrow(args.k[row * args.k_stride + from]);
+      keys[t * shape.head_dim] = key;
+      values[t * shape.head_dim] = Element::narrow(args.v[row * args.v_stride + from]);
+      bounds.add(key);
+    }
     const std::int64_t summary = summary_index(shape, page.page, head);
     if (shape.q8_summaries) {
-      store_q8_bounds(args.pool, shape, summary, channel, Element::widen(low),
-                      Element::widen(high));
+      store_q8_bounds(args.pool, shape, summary, channel, Element::widen(bounds.low()),
+                      Element::widen(bounds.high()));
     } else {
       std::uint16_t* const out = args.pool.summaries + summary * 2 * shape.head_dim;
-      out[channel] = low;
-      out[shape.head_dim + channel] = high;
+      out[channel] = bounds.low();
+      out[shape.head_dim + channel] = bounds.high();
     }
   }
 }

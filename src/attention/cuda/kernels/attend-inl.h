@@ -3,40 +3,41 @@
 
 #include "attention/cuda/kernels/attend_tile-inl.h"
 #include "attention/cuda/kernels/mma_tile-inl.h"
+#include "attention/cuda/kernels/splits-inl.h"
 
-// attend: decode attention over lists of pages, and the merge of its splits. After a platform
-// header.
+// attend: decode attention over lists of pages. After a platform header.
 
 namespace quest::cuda {
 
-/// One split of one list, and where its result goes.
-struct Split {
+/// One split of the list of a (row, KV head).
+struct ListSplit {
   std::int32_t row = 0;
   std::int32_t head = 0;
-  bool whole = false;  ///< the list has no other split
+  std::int64_t partial = -1;  ///< see Split
   PageRun run;
+
+  __device__ bool whole() const { return partial < 0; }
 };
 
-__device__ inline Split find_split(const LayerArgs& args, std::int32_t index) {
+__device__ inline ListSplit find_list_split(const LayerArgs& args, std::int32_t index) {
   const std::int32_t heads = args.shape.num_kv_heads;
-  const std::int32_t list = find_owner(args.split_indptr, 0, args.counts->rows * heads, index);
-  Split split;
-  split.row = list / heads;
-  split.head = list % heads;
-  split.whole = args.split_indptr[list + 1] - args.split_indptr[list] == 1;
+  const Split found = find_split(args.list_splits, args.counts->rows * heads, index,
+                                 [&](std::int32_t list) { return list_length(args, list); });
+  ListSplit split;
+  split.row = found.list / heads;
+  split.head = found.list % heads;
+  split.partial = found.partial;
 
   const Row& row = args.rows[split.row];
   const bool scored = is_scored(args, row, split.head);
-  const std::int32_t length = scored ? args.list_count[list] : row.num_pages;
-  const std::int32_t first = (index - args.split_indptr[list]) * *args.split_pages;
-  const std::int32_t end = length - first > *args.split_pages ? first + *args.split_pages : length;
-  split.run.list = scored ? args.lists + list * args.list_stride + first : nullptr;
-  split.run.first = first;
+  split.run.list = scored ? args.lists + found.list * args.list_stride + found.first_page : nullptr;
+  split.run.first = found.first_page;
   split.run.table = args.table + row.table;
   split.run.head = split.head;
   // The row's own page is always the last of its list; all others are full.
   const std::int32_t unused = (1 << args.shape.page_shift) - row.tail_tokens;
-  split.run.tokens = ((end - first) << args.shape.page_shift) - (end == length ? unused : 0);
+  split.run.tokens =
+      ((found.end_page - found.first_page) << args.shape.page_shift) - (found.last ? unused : 0);
   return split;
 }
 
@@ -47,30 +48,30 @@ __global__ void __launch_bounds__(kAttendThreads) attend(LayerArgs args) {
   using Shared = AttendShared<D, Heads>;
   QUEST_DYNAMIC_SHARED(Shared, shared);
   const int thread = thread_of_block();
-  const std::int32_t splits = args.split_indptr[args.counts->rows * args.shape.num_kv_heads];
+  const std::int32_t splits = args.list_splits.indptr[args.counts->rows * args.shape.num_kv_heads];
   for (std::int32_t i = block_of_grid(); i < splits; i += blocks_of_grid()) {
-    const Split split = find_split(args, i);
+    const ListSplit split = find_list_split(args, i);
     const float* q = args.q + head_offset(args, args.q_stride, split.row, split.head);
     for (int j = thread; j < args.group * D; j += kAttendThreads) shared.q[j / D][j % D] = q[j];
     if (thread < args.group) shared.visible[thread] = split.run.tokens;
     float o[Heads][2];
     attend_run<Element>(args, split.run, args.group, shared, o);
 
-    const std::int64_t place = static_cast<std::int64_t>(i) * args.group;
-    float* const out = split.whole
+    const std::int64_t place = split.partial * args.group;
+    float* const out = split.whole()
                            ? args.out + head_offset(args, args.out_stride, split.row, split.head)
-                           : args.partial_o + place * D;
+                           : args.list_splits.o + place * D;
     QUEST_UNROLL
     for (int h = 0; h < Heads; ++h) {
       if (h >= args.group || thread >= D / 2) break;
-      const float factor = split.whole ? inverse_or_zero(shared.sum[h]) : 1.0F;
+      const float factor = split.whole() ? inverse_or_zero(shared.sum[h]) : 1.0F;
       out[h * D + 2 * thread] = o[h][0] * factor;
       out[h * D + 2 * thread + 1] = o[h][1] * factor;
     }
     if (thread < args.group) {
-      if (!split.whole) {
-        args.partial_max[place + thread] = shared.max[thread];
-        args.partial_sum[place + thread] = shared.sum[thread];
+      if (!split.whole()) {
+        args.list_splits.max[place + thread] = shared.max[thread];
+        args.list_splits.sum[place + thread] = shared.sum[thread];
       } else if (args.log_sum_exp != nullptr) {
         args.log_sum_exp[list_index(args, split.row, split.head) * args.group + thread] =
             shared.max[thread] + logf(shared.sum[thread]);
@@ -93,9 +94,9 @@ __global__ void __launch_bounds__(LargeGroupShared<D>::kThreads)
   using Shared = LargeGroupShared<D>;
   QUEST_DYNAMIC_SHARED(Shared, shared);
   const int thread = thread_of_block();
-  const std::int32_t splits = args.split_indptr[args.counts->rows * args.shape.num_kv_heads];
+  const std::int32_t splits = args.list_splits.indptr[args.counts->rows * args.shape.num_kv_heads];
   for (std::int32_t i = block_of_grid(); i < splits; i += blocks_of_grid()) {
-    const Split split = find_split(args, i);
+    const ListSplit split = find_list_split(args, i);
     if (thread < kMmaRows) shared.visible[thread] = thread < args.group ? split.run.tokens : 0;
     const float* const q = args.q + head_offset(args, args.q_stride, split.row, split.head);
     const auto query_of = [&](int h) { return h < args.group ? q + h * D : nullptr; };
@@ -103,21 +104,21 @@ __global__ void __launch_bounds__(LargeGroupShared<D>::kThreads)
     RowState<D> state;
     attend_rows<Element>(args, split.run, shared, state);
 
-    const std::int64_t place = static_cast<std::int64_t>(i) * args.group;
-    float* const out = split.whole
+    const std::int64_t place = split.partial * args.group;
+    float* const out = split.whole()
                            ? args.out + head_offset(args, args.out_stride, split.row, split.head)
-                           : args.partial_o + place * D;
+                           : args.list_splits.o + place * D;
     RowOutput outputs[2];
     QUEST_UNROLL
     for (int j = 0; j < 2; ++j) {
       const int h = thread % kWarp / 4 + 8 * j;
       if (h >= args.group) continue;
       outputs[j].o = out + h * D;
-      outputs[j].factor = split.whole ? inverse_or_zero(state.sum[j]) : 1.0F;
+      outputs[j].factor = split.whole() ? inverse_or_zero(state.sum[j]) : 1.0F;
       if (thread >= kWarp || thread % 4 != 0) continue;
-      if (!split.whole) {
-        args.partial_max[place + h] = state.base[j];
-        args.partial_sum[place + h] = state.sum[j];
+      if (!split.whole()) {
+        args.list_splits.max[place + h] = state.base[j];
+        args.list_splits.sum[place + h] = state.sum[j];
       } else if (args.log_sum_exp != nullptr) {
         args.log_sum_exp[list_index(args, split.row, split.head) * args.group + h] =
             state.base[j] + logf(state.sum[j]);
@@ -125,41 +126,6 @@ __global__ void __launch_bounds__(LargeGroupShared<D>::kThreads)
     }
     store_rows<Shared>(state, outputs);
     __syncthreads();  // the next split writes shared memory
-  }
-}
-
-/// Merges the splits of every list that has several. Threads take one channel each, blocks one
-/// query head.
-template <int D>
-__global__ void __launch_bounds__(D) merge_splits(LayerArgs args) {
-  const int channel = thread_of_block();
-  const std::int64_t work =
-      static_cast<std::int64_t>(args.counts->rows) * args.shape.num_kv_heads * args.group;
-  for (std::int64_t i = block_of_grid(); i < work; i += blocks_of_grid()) {
-    const std::int64_t list = i / args.group;
-    const auto h = static_cast<std::int32_t>(i % args.group);
-    const std::int32_t first = args.split_indptr[list];
-    const std::int32_t end = args.split_indptr[list + 1];
-    if (end - first < 2) continue;
-    float max = minus_infinity();
-    for (std::int32_t s = first; s < end; ++s) {
-      max = fmaxf(max, args.partial_max[static_cast<std::int64_t>(s) * args.group + h]);
-    }
-    // No split saw anything: exp(-inf - -inf) would be NaN.
-    const float base = max == minus_infinity() ? 0.0F : max;
-    float sum = 0;
-    float o = 0;
-    for (std::int32_t s = first; s < end; ++s) {
-      const std::int64_t place = static_cast<std::int64_t>(s) * args.group + h;
-      const float factor = expf(args.partial_max[place] - base);
-      sum += factor * args.partial_sum[place];
-      o += factor * args.partial_o[place * D + channel];
-    }
-    const auto row = static_cast<std::int32_t>(list / args.shape.num_kv_heads);
-    const auto head = static_cast<std::int32_t>(list % args.shape.num_kv_heads);
-    args.out[head_offset(args, args.out_stride, row, head) + h * D + channel] =
-        o * inverse_or_zero(sum);
-    if (channel == 0 && args.log_sum_exp != nullptr) args.log_sum_exp[i] = max + logf(sum);
   }
 }
 

@@ -2,86 +2,63 @@
 #pragma once
 
 #include "attention/cuda/kernels/rows-inl.h"
+#include "attention/cuda/kernels/softmax-inl.h"
 #include "attention/cuda/kernels/warp-inl.h"
 
-// normalise and combine: from the scores of each query head to one score a page for the group, as
+// combine: from the scores of each query head to one score a page for the group, as
 // src/selection/combine_scores.h defines it. After a platform header.
 
 namespace quest::cuda {
 
-inline constexpr int kNormaliseThreads = 256;
-inline constexpr int kNormaliseWarps = kNormaliseThreads / kWarp;
-/// One page each of a part.
-inline constexpr int kCombineThreads = kScorePart;
+/// One page each.
+inline constexpr int kCombineThreads = kCombinePart;
 
-struct NormaliseShared {
-  float warps[kNormaliseWarps];
+/// Of the softmax over scale · score of one query head: log-probabilities are
+/// scale · (score - top) - log_sum; where `top` is infinite, the pages that hold it have -log_sum
+/// each and the others nothing.
+struct Normaliser {
+  float top;
+  float log_sum;
 };
 
-/// Sum of x over the block, the same in all threads; the order of the terms is fixed.
-__device__ inline float block_sum(float x, NormaliseShared& shared) {
-  x = warp_sum(x);
-  if (thread_of_block() % kWarp == 0) shared.warps[thread_of_block() / kWarp] = x;
-  __syncthreads();
-  float sum = 0;
-  for (int i = 0; i < kNormaliseWarps; ++i) sum += shared.warps[i];
-  __syncthreads();  // `warps` is written again
-  return sum;
-}
+struct CombineShared {
+  Normaliser normalisers[kMaxGroup];
+};
 
-__device__ inline float block_max(float x, NormaliseShared& shared) {
-  x = warp_max(x);
-  if (thread_of_block() % kWarp == 0) shared.warps[thread_of_block() / kWarp] = x;
-  __syncthreads();
-  float max = shared.warps[0];
-  for (int i = 1; i < kNormaliseWarps; ++i) max = fmaxf(max, shared.warps[i]);
-  __syncthreads();
-  return max;
-}
-
-__device__ inline bool is_infinite(float x) {
-  return (__float_as_uint(x) & 0x7FFFFFFFU) == 0x7F800000U;
-}
-
-/// The normaliser of each query head's softmax, over the pages that are free to choose. Blocks take
-/// (row, KV head, query head) in turn.
-// Included once a program, like all kernels. NOLINTNEXTLINE(misc-definitions-in-headers)
-__global__ void __launch_bounds__(kNormaliseThreads) normalise(LayerArgs args) {
-  QUEST_SHARED(NormaliseShared, shared);
+/// Joins what `score` has found of each query head's softmax in the parts of a row, a warp a head.
+/// The order of the terms is fixed.
+__device__ inline void join_softmax(const LayerArgs& args, std::int32_t index, std::int32_t head,
+                                    CombineShared& shared) {
   const std::int32_t heads = args.shape.num_kv_heads;
-  const std::int32_t end = scored_end(args);
-  const std::int64_t work = static_cast<std::int64_t>(end - args.first_scored) * heads * args.group;
-  for (std::int64_t i = block_of_grid(); i < work; i += blocks_of_grid()) {
-    const auto h = static_cast<std::int32_t>(i % args.group);
-    const auto head = static_cast<std::int32_t>(i / args.group % heads);
-    const auto index = static_cast<std::int32_t>(args.first_scored + i / args.group / heads);
-    const Row& row = args.rows[index];
-    if (!is_scored(args, row, head)) continue;
-    const ForcedPages forced = forced_of(args, row, head);
-    const float* scores = list_scores(args, index, head) + h * args.scores_stride;
-    // A NaN is dropped here and carried by `combine`.
-    float most = __uint_as_float(0xFF800000U);
-    for (std::int32_t p = forced.sink_end + thread_of_block(); p < forced.recent_begin;
-         p += kNormaliseThreads) {
-      most = fmaxf(most, scores[p]);
-    }
-    const float top = block_max(most, shared);
+  const std::int32_t before = args.part_indptr[args.first_scored];
+  const std::int32_t first = args.part_indptr[index] - before;
+  const std::int32_t end = args.part_indptr[index + 1] - before;
+  const int lane = thread_of_block() % kWarp;
+  for (int h = thread_of_block() / kWarp; h < args.group; h += kCombineThreads / kWarp) {
+    const auto part_at = [&](std::int32_t i) {
+      return args.softmax_parts[(static_cast<std::int64_t>(i) * heads + head) * args.group + h];
+    };
+    float top = minus_infinity();
+    for (std::int32_t i = first + lane; i < end; i += kWarp) top = fmaxf(top, part_at(i).top);
+    top = warp_max(top);
     // Infinite: the pages that hold it share the vote.
     const bool shared_vote = is_infinite(top);
-    float mine = 0;
-    for (std::int32_t p = forced.sink_end + thread_of_block(); p < forced.recent_begin;
-         p += kNormaliseThreads) {
-      mine += shared_vote ? (scores[p] == top ? 1.0F : 0.0F) : expf(args.scale * (scores[p] - top));
+    float sum = 0;
+    for (std::int32_t i = first + lane; i < end; i += kWarp) {
+      const SoftmaxPart part = part_at(i);
+      const float factor =
+          shared_vote ? (part.top == top ? 1.0F : 0.0F) : expf(args.scale * (part.top - top));
+      sum += factor * part.sum;
     }
-    const float sum = block_sum(mine, shared);
-    if (thread_of_block() == 0) args.normalisers[i] = {top, logf(sum)};
+    sum = warp_sum(sum);
+    if (lane == 0) shared.normalisers[h] = {top, logf(sum)};
   }
 }
 
 /// log-probability of a page under the softmax of one query head.
 __device__ inline float log_probability(float score, const Normaliser& of, float scale) {
   if (is_infinite(of.top)) {
-    return score == of.top ? -of.log_sum : __uint_as_float(0xFF800000U);
+    return score == of.top ? -of.log_sum : minus_infinity();
   }
   return scale * (score - of.top) - of.log_sum;
 }
@@ -90,7 +67,7 @@ __device__ inline float log_probability(float score, const Normaliser& of, float
 /// not tie at an underflowed zero.
 __device__ inline float sum_of_votes(const float* score, std::int64_t stride, int group,
                                      const Normaliser* normalisers, float scale) {
-  float top = __uint_as_float(0xFF800000U);
+  float top = minus_infinity();
   for (int h = 0; h < group; ++h) {
     top = fmaxf(top, log_probability(score[h * stride], normalisers[h], scale));
   }
@@ -108,40 +85,46 @@ __device__ inline float mean_over_heads(const float* score, std::int64_t stride,
   return sum / static_cast<float>(group);
 }
 
-/// Writes the group's score of every page behind the scores of its heads: NaN where one of those
-/// is, and of forced pages nothing else. Blocks take (part, KV head) pairs in turn, as `score`
-/// does.
+/// The group's score of a page: NaN where one of its heads' is, and of forced pages nothing else.
+__device__ inline float combine_page(const LayerArgs& args, const ForcedPages& forced,
+                                     std::int32_t page, const float* scores,
+                                     const Normaliser* normalisers) {
+  const float* const mine = scores + page;
+  bool nan = false;
+  for (int h = 0; h < args.group; ++h) {
+    const float score = mine[h * args.scores_stride];
+    nan = nan || score != score;
+  }
+  if (nan) return __uint_as_float(0x7FC00000U);
+  if (page < forced.sink_end || page >= forced.recent_begin) return 0;
+  if (args.mode == GroupMode::kQuota) return mean_over_heads(mine, args.scores_stride, args.group);
+  return sum_of_votes(mine, args.scores_stride, args.group, normalisers, args.scale);
+}
+
+/// Writes the group's score of every page behind the scores of its heads. Blocks take
+/// (part of kCombinePart pages, row, KV head) in turn.
 // Included once a program, like all kernels. NOLINTNEXTLINE(misc-definitions-in-headers)
 __global__ void __launch_bounds__(kCombineThreads) combine(LayerArgs args) {
-  const ScoredParts parts = scored_parts(args);
-  for (std::int64_t i = block_of_grid(); i < parts.count; i += blocks_of_grid()) {
-    const ScoredPart part = scored_part(args, parts, i);
-    const std::int32_t index = part.index;
-    const std::int32_t head = part.head;
+  QUEST_SHARED(CombineShared, shared);
+  const std::int32_t heads = args.shape.num_kv_heads;
+  const std::int64_t parts = num_combine_parts(args);
+  const std::int64_t work = (scored_end(args) - args.first_scored) * heads * parts;
+  for (std::int64_t i = block_of_grid(); i < work; i += blocks_of_grid()) {
+    const auto head = static_cast<std::int32_t>(i / parts % heads);
+    const auto index = static_cast<std::int32_t>(args.first_scored + i / parts / heads);
+    const auto first = static_cast<std::int32_t>(i % parts) * kCombinePart;
     const Row& row = args.rows[index];
-    const std::int32_t page = part.first_page + thread_of_block();
-    if (!is_scored(args, row, head) || page >= row.num_pages) continue;
+    if (!is_scored(args, row, head) || first >= row.num_pages) continue;
+    if (args.mode == GroupMode::kGroupSoftmax) {
+      __syncthreads();  // the normalisers before may still be read
+      join_softmax(args, index, head, shared);
+      __syncthreads();
+    }
+    const std::int32_t page = first + thread_of_block();
+    if (page >= row.num_pages) continue;
     float* const scores = list_scores(args, index, head);
-    const float* const mine = scores + page;
-    bool nan = false;
-    for (int h = 0; h < args.group; ++h) {
-      const float score = mine[h * args.scores_stride];
-      nan = nan || score != score;
-    }
-    const ForcedPages forced = forced_of(args, row, head);
-    float combined = 0;
-    if (nan) {
-      combined = __uint_as_float(0x7FC00000U);
-    } else if (page >= forced.sink_end && page < forced.recent_begin) {
-      combined =
-          args.mode == GroupMode::kGroupSoftmax
-              ? sum_of_votes(mine, args.scores_stride, args.group,
-                             args.normalisers +
-                                 list_index(args, index - args.first_scored, head) * args.group,
-                             args.scale)
-              : mean_over_heads(mine, args.scores_stride, args.group);
-    }
-    scores[args.group * args.scores_stride + page] = combined;
+    scores[args.group * args.scores_stride + page] =
+        combine_page(args, forced_of(args, row, head), page, scores, shared.normalisers);
   }
 }
 

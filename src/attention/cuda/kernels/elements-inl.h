@@ -53,18 +53,6 @@ __device__ inline void widen(const uint4& bits, float (&values)[8]) {
   }
 }
 
-/// The other way round.
-template <class Element>
-__device__ inline uint4 narrow(const float* values) {
-  unsigned words[4];
-  QUEST_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    words[i] = Element::narrow(values[2 * i]) |
-               static_cast<unsigned>(Element::narrow(values[2 * i + 1])) << 16;
-  }
-  return {words[0], words[1], words[2], words[3]};
-}
-
 /// The sixteen 8-bit integers of 16 bytes.
 __device__ inline void widen_q8(const uint4& bits, float (&values)[16]) {
   const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};

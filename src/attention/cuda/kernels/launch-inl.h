@@ -41,17 +41,13 @@ void launch_attend(const LayerArgs& args, const Launch& launch) {
 template <class Element, int D, class Launch>
 void launch_of_type(Kernel kernel, const LayerArgs& args, const Launch& launch) {
   switch (kernel) {
-    case Kernel::kAppend:
-      return launch(append<Element>, kAppendThreads, 0);
-    case Kernel::kSummarise:
-      return launch(summarise<Element>, D, 0);
+    case Kernel::kAppendSummarise:
+      return launch(append_summarise<Element>, D, 0);
     case Kernel::kScore: {
-      const std::size_t shared = args.score_rows * 2 * D * sizeof(float);
+      const std::size_t shared = score_shared_floats(args, D) * sizeof(float);
       if (args.shape.q8_summaries) return launch(score<Q8Summary, D>, kScoreThreads, shared);
       return launch(score<PlainSummary<Element>, D>, kScoreThreads, shared);
     }
-    case Kernel::kNormalise:
-      return launch(normalise, kNormaliseThreads, 0);
     case Kernel::kCombine:
       return launch(combine, kCombineThreads, 0);
     case Kernel::kSelect:

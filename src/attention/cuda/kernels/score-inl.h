@@ -3,9 +3,11 @@
 
 #include "attention/cuda/kernels/elements-inl.h"
 #include "attention/cuda/kernels/rows-inl.h"
+#include "attention/cuda/kernels/softmax-inl.h"
 #include "attention/cuda/kernels/warp-inl.h"
 
-// score: query coefficients times page summaries. After a platform header.
+// score: query coefficients times page summaries, and with group-softmax each part's share of the
+// softmax of every query head. After a platform header.
 
 namespace quest::cuda {
 
@@ -61,10 +63,12 @@ __device__ inline void fold_queries(const LayerArgs& args, const float* q, float
 }
 
 /// Scores of up to kScoreWarpPages pages from `first` on, one warp. Lanes share a summary, 16 bytes
-/// each; it is read once for all score rows. `scores`: [score_rows, scores_stride].
+/// each; it is read once for all score rows. `scores`: [score_rows, scores_stride]. `kept`, if not
+/// null: the same from page `first` on, [score_rows, kScorePart].
 template <class Summary, int D>
 __device__ inline void score_pages(const LayerArgs& args, const Row& row, std::int32_t head,
-                                   std::int32_t first, const float* coefficients, float* scores) {
+                                   std::int32_t first, const float* coefficients, float* scores,
+                                   float* kept) {
   constexpr int kPieces = 2 * D / Summary::kElements;  // of one summary
   constexpr int kLanes = kPieces < kWarp ? kPieces : kWarp;
   constexpr int kLoads = kPieces / kLanes;
@@ -109,8 +113,46 @@ __device__ inline void score_pages(const LayerArgs& args, const Row& row, std::i
     const std::int32_t page = first + piece / (kLanes / kPages) * kSideBySide + lane / kLanes;
     if (piece % (kLanes / kPages) == 0 && page < row.num_pages) {
       scores[r * args.scores_stride + page] = score;
+      if (kept != nullptr) kept[r * kScorePart + page - first] = score;
     }
   }
+}
+
+/// What the pages of a part that are free to choose give to the softmax of each query head, a warp
+/// a head. `scores`: [group, kScorePart] of the part. A NaN reaches the sum; `combine` reports it.
+__device__ inline void begin_softmax(const LayerArgs& args, const ScoredPart& part,
+                                     const float* scores, SoftmaxPart* out) {
+  constexpr int kEach = kScorePart / kWarp;
+  const ForcedPages forced = forced_of(args, args.rows[part.index], part.head);
+  const int lane = thread_of_block() % kWarp;
+  for (int h = thread_of_block() / kWarp; h < args.group; h += kScoreThreads / kWarp) {
+    const float* const mine = scores + h * kScorePart + lane;
+    bool is_free[kEach];
+    float top = minus_infinity();
+    QUEST_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      const std::int32_t page = part.first_page + i * kWarp + lane;
+      is_free[i] = page >= forced.sink_end && page < forced.recent_begin;
+      if (is_free[i]) top = fmaxf(top, mine[i * kWarp]);
+    }
+    top = warp_max(top);
+    const bool shared_vote = is_infinite(top);
+    float sum = 0;
+    QUEST_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      if (!is_free[i]) continue;
+      const float score = mine[i * kWarp];
+      sum += shared_vote ? (score == top ? 1.0F : 0.0F) : expf(args.scale * (score - top));
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) out[h] = {top, sum};
+  }
+}
+
+/// Floats of shared memory that `score` needs.
+constexpr std::size_t score_shared_floats(const LayerArgs& args, int head_dim) {
+  const int kept = args.mode == GroupMode::kGroupSoftmax ? kScorePart : 0;
+  return static_cast<std::size_t>(args.score_rows) * (2 * head_dim + kept);
 }
 
 /// Scores the pages of all rows that select. Blocks take (part, KV head) pairs in turn, so the grid
@@ -119,6 +161,8 @@ template <class Summary, int D>
 __global__ void __launch_bounds__(kScoreThreads) score(LayerArgs args) {
   QUEST_DYNAMIC_SHARED(float, first_coefficient);
   float* const coefficients = &first_coefficient;  // [score_rows, 2, D]
+  const bool softmax = args.mode == GroupMode::kGroupSoftmax;
+  float* const kept = coefficients + args.score_rows * 2 * D;  // [score_rows, kScorePart]
   const ScoredParts parts = scored_parts(args);
   for (std::int64_t i = block_of_grid(); i < parts.count; i += blocks_of_grid()) {
     const ScoredPart part = scored_part(args, parts, i);
@@ -126,12 +170,16 @@ __global__ void __launch_bounds__(kScoreThreads) score(LayerArgs args) {
     const std::int32_t head = part.head;
     const Row& row = args.rows[index];
     if (!is_scored(args, row, head)) continue;
-    __syncthreads();  // the coefficients before may still be read
+    __syncthreads();  // what was in shared memory before may still be read
     fold_queries<D>(args, args.q + head_offset(args, args.q_stride, index, head), coefficients);
     __syncthreads();
     float* const scores = list_scores(args, index, head);
-    const std::int32_t first = part.first_page + thread_of_block() / kWarp * kScoreWarpPages;
-    score_pages<Summary, D>(args, row, head, first, coefficients, scores);
+    const std::int32_t first = thread_of_block() / kWarp * kScoreWarpPages;
+    score_pages<Summary, D>(args, row, head, part.first_page + first, coefficients, scores,
+                            softmax ? kept + first : nullptr);
+    if (!softmax) continue;
+    __syncthreads();
+    begin_softmax(args, part, kept, args.softmax_parts + i * args.group);
   }
 }
 
