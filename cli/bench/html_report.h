@@ -11,6 +11,7 @@
 namespace quest::cli {
 
 /// A result for people: what was measured on what, charts, tables.
+// NOLINTNEXTLINE(bugprone-exception-escape): the destructor of Json, which never throws
 struct Report {
   std::string title;
   Json facts;  ///< scalars and lists of scalars; anything nested deeper is left to the JSON
