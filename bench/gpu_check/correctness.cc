@@ -160,7 +160,8 @@ double run_long_case(const Case& c, const MakeBackend& make) {
 
 std::vector<Case> long_cases() {
   std::vector<Case> all;
-  for (const GroupMode mode : {GroupMode::kGroupMean, GroupMode::kPerHead, GroupMode::kQuota}) {
+  for (const GroupMode mode :
+       {GroupMode::kGroupMean, GroupMode::kGroupSoftmax, GroupMode::kPerHead, GroupMode::kQuota}) {
     Case c;
     c.shape = {1, 1, 64, 8, KvType::kF16, 9000, SummaryType::kQ8};
     c.group = 3;

@@ -87,7 +87,7 @@ cli::Json check_sanitizer(const std::string& sanitizer, const std::string& progr
   int failed = 0;
   for (const char* tool : {"memcheck", "racecheck", "synccheck"}) {
     std::ostringstream command;
-    command << "timeout " << seconds << ' ' << quoted(sanitizer) << " --tool " << tool
+    command << "timeout -k 2 " << seconds << ' ' << quoted(sanitizer) << " --tool " << tool
             << " --error-exitcode " << kFound << ' ' << quoted(program) << " --quick --device "
             << device << " 2>&1";
     const auto [status, output] = run(command.str());

@@ -41,8 +41,8 @@ class Arm {
   }
 
   // Writes greedily from the filled cache and takes the cache back to where it was. The rate is
-  // the slope over emitted tokens. The first step only leads in: it finds the caches full of another
-  // engine's data and threads asleep.
+  // the slope over emitted tokens. The first step only leads in: it finds the caches full of
+  // another engine's data and threads asleep.
   void decode(std::int64_t tokens, bool measured) {
     Sampler sampler(tokenizer_, SamplingOptions{});
     Token token = sampler.sample(start_logits_);

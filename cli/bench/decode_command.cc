@@ -135,7 +135,8 @@ CLI::App* add_bench_decode(CLI::App& bench, int& status) {
   command->add_option("--peer", options->peer, "Compare with llama.cpp, or none")
       ->capture_default_str();
   command->add_option("--repeat", options->repeat, "Runs of each engine")->capture_default_str();
-  command->add_option("--tokens", options->tokens, "Tokens decoded in a run; the first is not timed")
+  command
+      ->add_option("--tokens", options->tokens, "Tokens decoded in a run; the first is not timed")
       ->capture_default_str();
   command->add_flag("--table", options->table, "Print a table (the default)");
   command->add_option("--html", options->html, "Write a report with charts to this file as well");

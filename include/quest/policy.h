@@ -53,8 +53,8 @@ struct SelectionPolicy {
   /// A row that sees at most `crossover` times its budget reads everything: on such short contexts
   /// scoring and selecting cost more time than they save. ≥ 1; 1 selects wherever it can.
   float crossover = 1;
-  /// What the program uses unless told otherwise: where `quest bench decode` found that the whole
-  /// packaged model decodes as fast either way, on an AVX-512 machine at a budget of 512 tokens.
+  /// What the program uses unless told otherwise: near this `quest bench decode` found the whole
+  /// packaged model as fast either way, on an AVX-512 machine at a budget of 512 tokens.
   static constexpr float kMeasuredCrossover = 1.5F;
   /// A guarantee that the lists must carry; the budget is then what a search starts with. Needs the
   /// bound of each query head: beta 1 and kPerHead.

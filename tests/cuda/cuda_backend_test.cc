@@ -288,6 +288,21 @@ TEST(CudaBackend, QueriesOfAnyMagnitude_KeepTheirPrecision) {
 }
 
 /// A value that is infinite or NaN concerns the rows that see it, in its channel, and nothing else.
+TEST(CudaBackend, NanQuery_StaysNanWhereItsPagesAreSplit) {
+  for (const std::int32_t rows : {1, 5}) {
+    for (const auto make : {make_emulated, make_emulated_splitting}) {
+      Side side({1, 1, 64, 8, KvType::kF16, 60}, 3, policy_of(64), make);
+      side.add({400, rows, false}, 1);
+      side.alter = [](LayerData& data) { data.q[64 + 7] = std::nanf(""); };
+      side.step(3);
+      for (std::size_t i = 0; i < side.outputs[0].size(); ++i) {
+        const bool altered = i / 64 == 1;  // query head 1 of the first row
+        EXPECT_EQ(std::isnan(side.outputs[0][i]), altered) << rows << " rows, element " << i;
+      }
+    }
+  }
+}
+
 TEST(CudaBackend, ValueThatIsNotFinite_StaysOutOfEarlierRows) {
   constexpr std::size_t kRows = 50;
   constexpr std::size_t kOdd = 30;  // within a tile, and a warp of it

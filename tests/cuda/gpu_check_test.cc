@@ -23,7 +23,7 @@ constexpr bool kQuick = false;
 
 TEST(GpuCheck, ItsCasesHoldOnTheCpu) {
   const nlohmann::json result = gpu_check::check_correctness(make_cpu_backend, kQuick);
-  EXPECT_EQ(result.at("cases"), kQuick ? 6 : 51);
+  EXPECT_EQ(result.at("cases"), kQuick ? 6 : 52);
   EXPECT_EQ(result.at("failed"), 0) << result.at("rows").dump(2);
 }
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
-// The summarise kernel on the emulator: 8-bit bounds are rounded outward, whatever the key (SPEC
-// S7.6).
+// The summaries of append_summarise on the emulator: 8-bit bounds are rounded outward, whatever the
+// key (SPEC S7.6).
 #include <ggml.h>
 #include <gtest/gtest.h>
 

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstring>
 #include <string>
-#include <utility>
 
 #include "quest/error.h"
 
@@ -100,8 +99,14 @@ LayerPool DevicePool::layer(std::int32_t layer) const {
 }
 
 void DevicePool::catch_up() {
-  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  upload_stored();
+  if (!error_) {
+    try {
+      upload_stored();
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+  if (error_) std::rethrow_exception(error_);
 }
 
 void DevicePool::copied(std::int32_t from, std::int32_t to) noexcept {

@@ -34,7 +34,8 @@ class DevicePool final : public PageListener {
 
   /// Makes the summaries of these pages anew in all layers, from what the device holds.
   void summarise(const std::vector<TouchedPage>& pages);
-  /// Brings over what the host stored; throws what went wrong since the last call.
+  /// Brings over what the host stored. Throws what went wrong here or since the last call, and from
+  /// then on always: the device's pages are no longer the cache's.
   void catch_up();
 
   void copied(std::int32_t from, std::int32_t to) noexcept override;

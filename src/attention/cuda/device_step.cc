@@ -154,7 +154,8 @@ void DeviceStep::size_work_space() {
   // The partial result of a tile is as large as the keys of some pages.
   work_.tile_splits.least_pages = std::max(1, 4 * tuning_.split_tokens / pool_.shape().page_size());
   work_.tile_splits.most = most_splits(Kernel::kPrefill, arrays_.num_tiles() * heads);
-  size_splits(work_.tile_splits, tile_splits_, arrays_.num_tiles() * heads, kTileHeads);
+  // As many tiles as rows: a replayed step may have more than the one that was captured.
+  size_splits(work_.tile_splits, tile_splits_, arrays_.num_tiles() > 0 ? lists : 0, kTileHeads);
   work_.report = report_.data();
 }
 

@@ -42,8 +42,9 @@ struct SplitRoom {
 
 /// One step of the attention operator on a device: plans, sizes the work space, launches. From
 /// device pointers to device pointers; between `begin` and `finish` nothing is copied to or from
-/// the host, and the launches depend on the number of rows, the policy and capacities alone, so
-/// that the layers of a step can be captured in a CUDA graph and replayed after another `begin`.
+/// the host, and the launches depend on the number of rows, on whether some of them are prefilled,
+/// on the policy and on capacities alone, so that the layers of a step can be captured in a CUDA
+/// graph and replayed after another `begin`.
 class DeviceStep {
  public:
   DeviceStep(KvCache& cache, Device& device, const Tuning& tuning);

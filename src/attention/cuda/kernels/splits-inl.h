@@ -138,8 +138,9 @@ __device__ inline float merge_row(const SplitPlan& plan, std::int32_t first, std
   float o = 0;
   for (std::int32_t i = first; i < end; ++i) {
     const std::int64_t place = place_of(i);
-    // The row saw nothing there: exp(-inf - -inf) would be NaN, and so may be what others saw.
-    if (plan.max[place] == minus_infinity()) continue;
+    // The row saw nothing there: exp(-inf - -inf) would be NaN, and so may be what others saw. A
+    // row of NaN has no maximum either, but its sum is NaN.
+    if (plan.sum[place] == 0) continue;
     const float factor = expf(plan.max[place] - max);
     sum += factor * plan.sum[place];
     o += factor * plan.o[place * D + channel];
