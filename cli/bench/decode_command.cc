@@ -1,7 +1,10 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +21,7 @@
 #include "interrupt.h"
 #include "list_option.h"
 #include "quest/error.h"
+#include "quest/kv_type.h"
 
 namespace quest::cli {
 namespace {
@@ -35,11 +39,15 @@ struct BenchOptions {
   std::string svg;
 };
 
+/// llama.cpp: with flash attention and without.
+constexpr std::string_view kPeers[] = {"llama.cpp", "llama.cpp-flash", "llama.cpp-plain", "none"};
+
 std::vector<DecodeBenchPlan> plans(const BenchOptions& options) {
   require_at_least("--repeat", options.repeat, 1);
   require_at_least("--tokens", options.tokens, 2);
-  if (options.peer != "llama.cpp" && options.peer != "none") {
-    throw InvalidArgument("--peer '" + options.peer + "' is unknown; use llama.cpp or none");
+  if (std::ranges::find(kPeers, options.peer) == std::end(kPeers)) {
+    throw InvalidArgument("--peer '" + options.peer +
+                          "' is unknown; use llama.cpp, llama.cpp-flash, llama.cpp-plain or none");
   }
   if (options.table && options.common.json) {
     throw InvalidArgument("--table and --json exclude each other; give one");
@@ -60,15 +68,20 @@ std::vector<DecodeBenchPlan> plans(const BenchOptions& options) {
   return plans;
 }
 
-std::vector<std::unique_ptr<LlamaPeer>> make_peers(const BenchOptions& options,
-                                                   const std::string& path, KvType kv) {
-  std::vector<std::unique_ptr<LlamaPeer>> peers;
-  if (options.peer == "none") return peers;
+/// Whether llama.cpp's arms use flash attention, an entry for each.
+std::vector<bool> peer_arms(const std::string& peer, KvType kv) {
+  std::vector<bool> arms;
   for (const bool flash_attention : {true, false}) {
-    if (!LlamaPeer::available(kv, flash_attention)) continue;
-    peers.push_back(std::make_unique<LlamaPeer>(path, flash_attention));
+    const std::string_view arm = flash_attention ? "llama.cpp-flash" : "llama.cpp-plain";
+    if (peer != "llama.cpp" && peer != arm) continue;
+    if (LlamaPeer::available(kv, flash_attention)) {
+      arms.push_back(flash_attention);
+    } else if (peer == arm) {
+      throw InvalidArgument("--peer " + peer + " cannot read --kv " + std::string(name_of(kv)) +
+                            "; use --peer llama.cpp-flash");
+    }
   }
-  return peers;
+  return arms;
 }
 
 void write_result(const BenchOptions& options, const EngineOptions& engine,
@@ -96,6 +109,7 @@ int bench_decode(const BenchOptions& options) {
   const std::int64_t probe_bytes = checked_probe_bytes(options.probe_mib);
   EngineOptions engine = engine_options(options.common);
   for (const std::int64_t budget : all.front().budgets) policy_for_budget(engine, budget);
+  const std::vector<bool> arms = peer_arms(options.peer, engine.kv_type);
   engine.threads = resolved_threads(engine.threads);  // the same number for every engine
   ReportOutput output(options.common, options.html, options.svg);
   const auto model = load_model(options.common);
@@ -109,7 +123,10 @@ int bench_decode(const BenchOptions& options) {
   Workers workers(engine.threads);
   BandwidthProbe probe(workers, probe_bytes);
   probe.passes();
-  const auto peers = make_peers(options, model->info().path, engine.kv_type);
+  std::vector<std::unique_ptr<LlamaPeer>> peers;
+  for (const bool flash_attention : arms) {
+    peers.push_back(std::make_unique<LlamaPeer>(model->info().path, flash_attention));
+  }
   for (const DecodeBenchPlan& plan : all) {
     const auto more = run_decode_bench(model, engine, peers, plan);
     if (interrupted()) return kInterruptedStatus;
@@ -132,7 +149,10 @@ CLI::App* add_bench_decode(CLI::App& bench, int& status) {
       ->capture_default_str();
   command->add_option("--budget", options->budgets, "Budgets in tokens, commas between")
       ->capture_default_str();
-  command->add_option("--peer", options->peer, "Compare with llama.cpp, or none")
+  command
+      ->add_option(
+          "--peer", options->peer,
+          "Compare with llama.cpp, one arm of it (llama.cpp-flash, llama.cpp-plain), or none")
       ->capture_default_str();
   command->add_option("--repeat", options->repeat, "Runs of each engine")->capture_default_str();
   command

@@ -257,6 +257,11 @@ TEST_F(BenchModel, MadeModelRunsHereAndInLlamaCpp) {
   const auto decode = run_json({"bench", "decode", "-m", path, "--context", "200", "--budget", "64",
                                 "--repeat", "1", "--tokens", "2", "--probe-mib", "16"});
   EXPECT_EQ(decode.at("rows").size(), 4U);
+  const auto plain =
+      run_json({"bench", "decode", "-m", path, "--context", "200", "--budget", "64", "--repeat",
+                "1", "--tokens", "2", "--probe-mib", "16", "--peer", "llama.cpp-plain"});
+  EXPECT_EQ(plain.at("rows").size(), 3U);
+  EXPECT_EQ(plain.at("rows").at(2).at("flash_attention"), false);
 
   const ProgramResult again = run_program({"bench", "--make-model", "smollm2-135m", "--out", path});
   EXPECT_EQ(again.status, 1);

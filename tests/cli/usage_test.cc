@@ -140,6 +140,8 @@ TEST(Usage, BenchRefusesWhatItCannotMeasure) {
   expect_refusal({"bench", "profile", "--context", "8,x"}, 2, {"--context", "8,x"});
   expect_refusal({"bench", "profile", "--repeat", "0"}, 2, {"--repeat 0"});
   expect_refusal({"bench", "decode", "--peer", "nobody"}, 2, {"--peer", "nobody"});
+  expect_refusal({"bench", "decode", "--peer", "llama.cpp-plain", "--kv", "q8_0"}, 2,
+                 {"--peer llama.cpp-plain", "--kv q8_0"});
 }
 
 TEST(Usage, HelpAndVersionSucceed) {
