@@ -181,7 +181,7 @@ HWY_INLINE std::int64_t page_offset(const AttendArgs& args, std::int32_t i) {
 }
 
 /// Asks for a page's first line, and so for the translation of its address, long before the rest:
-/// a run ahead.
+/// a run ahead. Only where pages do not lie in a row, which it would disturb.
 HWY_INLINE void touch_page(const std::byte* page) { __builtin_prefetch(page, 0, 2); }
 
 /// Bytes that the prefetches run ahead of the arithmetic, in whole pages. Where pages lie in a row
@@ -248,6 +248,7 @@ void attend_heads(const AttendArgs& args, std::int32_t first_head) {
 
   RunningSoftmax state[kHeads];
   const std::int32_t run_pages = kAttendRun / size;
+  const bool scattered = args.list != nullptr;
   for (std::int32_t begin = 0; begin < args.count; begin += run_pages) {
     const std::int32_t end = HWY_MIN(args.count, begin + run_pages);
     const bool last = end == args.count;
@@ -260,7 +261,7 @@ void attend_heads(const AttendArgs& args, std::int32_t first_head) {
                       : args.pages.v + page_offset(args, HWY_MIN(begin + ahead - end, end - 1));
       logits_of_page(q, head_dim, args.pages.k + page_offset(args, i), next,
                      logits + (i - begin) * size);
-      touch_page(args.pages.v + page_offset(args, i));
+      if (scattered) touch_page(args.pages.v + page_offset(args, i));
     }
     for (int h = 0; h < kHeads; ++h) {
       // Slots past the valid tokens were computed from padding; fold_softmax does not read them.
@@ -275,7 +276,9 @@ void attend_heads(const AttendArgs& args, std::int32_t first_head) {
       const std::int32_t valid = (last && i + 1 == end) ? args.last_tokens : size;
       const float* const weights = logits + (i - begin) * size;
       const std::byte* const page = args.pages.v + page_offset(args, i);
-      touch_page(args.pages.k + page_offset(args, HWY_MIN(i + run_pages, args.count - 1)));
+      if (scattered) {
+        touch_page(args.pages.k + page_offset(args, HWY_MIN(i + run_pages, args.count - 1)));
+      }
       if constexpr (std::is_same_v<Format, Q8>) {
         page_values_q8<kHeads>(weights, page, next, size, valid, head_dim, o);
       } else {
