@@ -124,6 +124,7 @@ int bench_decode(const BenchOptions& options) {
   BandwidthProbe probe(workers, probe_bytes);
   probe.passes();
   std::vector<std::unique_ptr<LlamaPeer>> peers;
+  peers.reserve(arms.size());
   for (const bool flash_attention : arms) {
     peers.push_back(std::make_unique<LlamaPeer>(model->info().path, flash_attention));
   }
