@@ -75,6 +75,13 @@ class Reader {
       refuse("beta", "is not a number from 0 to 1");
     }
     profile.policy.beta = beta.get<float>();
+    if (policy.contains("value_threshold")) {
+      const Json& share = field(policy, "value_threshold");
+      if (!share.is_number() || !(share.get<double>() >= 0 && share.get<double>() <= 1)) {
+        refuse("value_threshold", "is not a number from 0 to 1");
+      }
+      profile.policy.value_threshold = share.get<float>();
+    }
     const auto summary = parse_summary_type(text(policy, "summary"));
     if (!summary) refuse("summary", "is unknown");
     profile.summary_type = *summary;

@@ -85,6 +85,9 @@ Certificate checked_certificate(const CommonOptions& options) {
   if (options.beta && *options.beta != 1) {
     throw InvalidArgument("--certify is proven from the bound, beta 1; leave out --beta");
   }
+  if (options.value_threshold.value_or(0) != 0) {
+    throw InvalidArgument("--certify counts every value of a list; leave out --value-threshold");
+  }
   if (options.gqa && parse_group_mode(*options.gqa) != GroupMode::kPerHead) {
     throw InvalidArgument("--certify holds for every query head; leave out --gqa");
   }
@@ -137,6 +140,7 @@ SelectionPolicy checked_policy(const CommonOptions& options, const EngineOptions
   policy.window = options.window.value_or(policy.window);
   policy.dense_layers = options.dense_layers.value_or(policy.dense_layers);
   policy.beta = options.beta.value_or(policy.beta);
+  policy.value_threshold = options.value_threshold.value_or(policy.value_threshold);
   policy.crossover =
       options.crossover.value_or(options.paper ? 1.0F : SelectionPolicy::kMeasuredCrossover);
   if (options.gqa) policy.group_mode = checked_group_mode(*options.gqa);
@@ -145,6 +149,10 @@ SelectionPolicy checked_policy(const CommonOptions& options, const EngineOptions
   require_at_least("--dense-layers", policy.dense_layers, 0);
   if (!(policy.beta >= 0 && policy.beta <= 1)) {
     throw InvalidArgument("--beta " + std::to_string(policy.beta) + " must lie between 0 and 1");
+  }
+  if (!(policy.value_threshold >= 0 && policy.value_threshold <= 1)) {
+    throw InvalidArgument("--value-threshold " + std::to_string(policy.value_threshold) +
+                          " must lie between 0 (read every value) and 1");
   }
   if (!(policy.crossover >= 1)) {
     throw InvalidArgument("--crossover " + std::to_string(policy.crossover) +
@@ -239,6 +247,10 @@ void add_selection_options(CLI::App& app, CommonOptions& options) {
                               name_of(defaults.group_mode)));
   app.add_option("--beta", options.beta,
                  with_default("Weight of a page's spread in its score, 0 to 1", defaults.beta));
+  app.add_option("--value-threshold", options.value_threshold,
+                 with_default("Leave out values of selected tokens whose weight for every head is "
+                              "below this share of the mean weight, 0 to 1",
+                              defaults.value_threshold));
   app.add_option("--crossover", options.crossover,
                  with_default("Read everything up to this many times the budget",
                               SelectionPolicy::kMeasuredCrossover));
@@ -287,6 +299,8 @@ EngineOptions engine_options(const CommonOptions& options) {
   if (options.summary) engine.summary_type = checked_summary_type(*options.summary);
   engine.policy = checked_policy(options, engine);
   engine.attention = checked_device(options.device);
+  // A profile's threshold is for the CPU; asked for by name it is refused where it cannot be had.
+  if (engine.attention && !options.value_threshold) engine.policy.value_threshold = 0;
   check_sampling(options.sampling);
   return engine;
 }

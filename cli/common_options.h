@@ -41,6 +41,7 @@ struct CommonOptions {
   std::optional<std::int32_t> dense_layers;
   std::optional<std::string> gqa;
   std::optional<float> beta;
+  std::optional<float> value_threshold;
   std::optional<float> crossover;
   bool dense = false;
   bool paper = false;
@@ -61,7 +62,8 @@ void add_summary_option(CLI::App& app, CommonOptions& options);
 void add_device_option(CLI::App& app, CommonOptions& options);
 /// -c and the storage options.
 void add_cache_options(CLI::App& app, CommonOptions& options);
-/// --profile, --sinks, --window, --dense-layers, --gqa, --beta, --crossover, --paper.
+/// --profile, --sinks, --window, --dense-layers, --gqa, --beta, --value-threshold, --crossover,
+/// --paper.
 void add_selection_options(CLI::App& app, CommonOptions& options);
 /// --certify.
 void add_certificate_option(CLI::App& app, CommonOptions& options);

@@ -56,6 +56,7 @@ Json policy_fields(const EngineOptions& options) {
           {"dense_layers", policy.dense_layers},
           {"gqa", std::string(name_of(policy.group_mode))},
           {"beta", policy.beta},
+          {"value_threshold", policy.value_threshold},
           {"crossover", policy.crossover},
           {"certify", to_string(policy.certificate)},
           {"kv", std::string(name_of(options.kv_type))},

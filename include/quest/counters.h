@@ -19,12 +19,13 @@ struct StageSeconds {
 
 /// What attention really did, summed over layers and steps (SPEC S8). Bytes are whole pages: a
 /// partly filled tail page counts as one page, and each page is counted once for all the query
-/// heads that share it. A dense prefill of many rows counts its pages once a row, as decode would.
+/// heads that share it. Only where a policy leaves light values out (`value_threshold`) values are
+/// counted one by one. A dense prefill of many rows counts its pages once a row, as decode would.
 /// Certificates read the keys of a page first to learn its logits and then again to attend: both
 /// readings are counted, although the second may come from the processor's cache.
 struct AttentionCounters {
   std::int64_t k_bytes = 0;        ///< key pages read
-  std::int64_t v_bytes = 0;        ///< value pages read
+  std::int64_t v_bytes = 0;        ///< value pages, or single values, read
   std::int64_t summary_bytes = 0;  ///< summaries read by the score stage
   std::int64_t probe_bytes = 0;    ///< key pages read to certify, before they are attended to
   std::int64_t dense_bytes = 0;    ///< K and V bytes that full attention would have read

@@ -27,6 +27,8 @@ struct CacheShape {
     const std::int64_t scales = type == KvType::kQ8_0 ? scale_blocks() * page_size : 0;
     return page_elements() * static_cast<std::int64_t>(size_of(type)) + scales * kScaleBytes;
   }
+  /// Bytes of one token's values of one head of one layer, scales included.
+  std::int64_t value_bytes() const { return page_bytes() / page_size; }
   /// Element type of plain summaries.
   KvType plain_summary() const { return type == KvType::kQ8_0 ? KvType::kF16 : type; }
   /// Bytes of one page summary of one head of one layer (minimum and maximum), scales included.

@@ -56,6 +56,11 @@ struct SelectionPolicy {
   /// What the program uses unless told otherwise: near this `quest bench decode` found the whole
   /// packaged model as fast either way, on an AVX-512 machine at a budget of 512 tokens.
   static constexpr float kMeasuredCrossover = 1.5F;
+  /// Of a list that was selected, a token's value is read only if its weight for some query head
+  /// of the group is at least this share of the mean weight of the list's tokens; the weights of
+  /// those read then make up the whole. What a head loses is less than this share of its attention
+  /// over the list. In [0, 1]; 0 reads every value.
+  float value_threshold = 0;
   /// A guarantee that the lists must carry; the budget is then what a search starts with. Needs the
   /// bound of each query head: beta 1 and kPerHead.
   Certificate certificate;
@@ -76,7 +81,8 @@ struct SelectionPolicy {
   /// one page. An entry that reads everything in the nearest table stays so.
   SelectionPolicy with_budget(std::int64_t tokens, std::int32_t page_size) const;
 
-  /// The same policy with a certificate and what that needs: the bound as the score, kPerHead.
+  /// The same policy with a certificate and what that needs: the bound as the score, kPerHead, all
+  /// values.
   SelectionPolicy with_certificate(const Certificate& wanted) const;
 
   /// Pages that one head of this layer may read; values ≥ any page count when dense.
@@ -86,7 +92,8 @@ struct SelectionPolicy {
 
 /// Throws InvalidArgument naming the field: budget below one page, negative sinks or window, beta
 /// outside [0, 1], crossover below 1, a budget table of the wrong size, calibrated tables that are
-/// not ascending, a certificate out of range or without the bound of each query head as the score.
+/// not ascending, value_threshold outside [0, 1], a certificate out of range, or without the bound
+/// of each query head as the score, or with values left out.
 void validate(const SelectionPolicy& policy, std::int32_t num_layers, std::int32_t num_kv_heads,
               std::int32_t page_size);
 

@@ -48,6 +48,12 @@ void check_certificate(const SelectionPolicy& policy) {
          << name_of(policy.group_mode) << "; give per-head (see with_certificate)";
     throw InvalidArgument(text.str());
   }
+  if (policy.value_threshold != 0) {
+    std::ostringstream text;
+    text << wanted << " counts every value of a list, but value_threshold "
+         << policy.value_threshold << " leaves some out; give 0 (see with_certificate)";
+    throw InvalidArgument(text.str());
+  }
 }
 
 void check_budget_table(const std::vector<std::int64_t>& table, std::int32_t num_layers,
@@ -169,6 +175,7 @@ SelectionPolicy SelectionPolicy::with_certificate(const Certificate& wanted) con
   policy.certificate = wanted;
   policy.beta = 1;
   policy.group_mode = GroupMode::kPerHead;
+  policy.value_threshold = 0;
   return policy;
 }
 
@@ -206,6 +213,12 @@ void validate(const SelectionPolicy& policy, std::int32_t num_layers, std::int32
   if (!(policy.beta >= 0 && policy.beta <= 1)) {
     std::ostringstream text;
     text << "beta " << policy.beta << " is outside [0, 1]; give 1 for the bound or less to temper";
+    throw InvalidArgument(text.str());
+  }
+  if (!(policy.value_threshold >= 0 && policy.value_threshold <= 1)) {
+    std::ostringstream text;
+    text << "value_threshold " << policy.value_threshold
+         << " is outside [0, 1]; give 0 to read every value or a share of the mean weight";
     throw InvalidArgument(text.str());
   }
   if (!(policy.crossover >= 1)) {

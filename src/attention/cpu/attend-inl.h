@@ -13,6 +13,7 @@
 #include "attention/cpu/attend_q8-inl.h"
 #include "attention/cpu/kernels.h"
 #include "attention/cpu/simd-inl.h"
+#include "attention/cpu/value_rows-inl.h"
 #include "quest/paged_kv.h"
 
 // Offsets here stay inside one page, run or tile; those into the pool are 64-bit.
@@ -101,9 +102,8 @@ HWY_NOINLINE void page_logits(const float* HWY_RESTRICT q, std::int32_t head_dim
 }
 
 /// o[h] += Σ_t weights[h][t] · v[t] over channels [0, kVectors · lanes) of `tokens` values.
-template <class Format, int kHeads, int kVectors>
-HWY_INLINE void add_values(const float* HWY_RESTRICT weights,
-                           const typename Format::Element* HWY_RESTRICT v, const std::byte* next,
+template <class Format, int kHeads, int kVectors, class Rows>
+HWY_INLINE void add_values(const float* HWY_RESTRICT weights, const Rows& rows,
                            std::int32_t tokens, std::int32_t head_dim, float* HWY_RESTRICT o) {
   using Element = typename Format::Element;
   const hn::ScalableTag<float> d;
@@ -116,8 +116,8 @@ HWY_INLINE void add_values(const float* HWY_RESTRICT weights,
     for (int i = 0; i < kVectors; ++i) sum[h][i] = hn::LoadU(d, o + h * head_dim + i * kLanes);
   }
   for (std::int32_t t = 0; t < tokens; ++t) {
-    prefetch_lines<sizeof(Element) * kVectors * kLanes>(next);
-    next += sizeof(Element) * static_cast<std::size_t>(head_dim);
+    rows.template prefetch<sizeof(Element) * kVectors * kLanes>(t);
+    const Element* const v = rows.at(t);
     // The smaller side of the block stays in registers while the other streams past it.
     if constexpr (kHeads <= kVectors) {
       V weight[kHeads];
@@ -140,7 +140,6 @@ HWY_INLINE void add_values(const float* HWY_RESTRICT weights,
         for (int i = 0; i < kVectors; ++i) sum[h][i] = hn::MulAdd(weight, x[i], sum[h][i]);
       }
     }
-    v += head_dim;
   }
   QUEST_UNROLL
   for (int h = 0; h < kHeads; ++h) {
@@ -149,30 +148,43 @@ HWY_INLINE void add_values(const float* HWY_RESTRICT weights,
   }
 }
 
-/// add_values over all channels of a page, in the widest register blocks that fit.
-template <class Format, int kHeads>
-HWY_NOINLINE void page_values(const float* HWY_RESTRICT weights, const std::byte* HWY_RESTRICT page,
-                              const std::byte* next, std::int32_t tokens, std::int32_t head_dim,
-                              float* HWY_RESTRICT o) {
-  const auto* const v = reinterpret_cast<const typename Format::Element*>(page);
+/// add_values over all channels, in the widest register blocks that fit. rows_from(c) are the rows
+/// from channel c on.
+template <class Format, int kHeads, class RowsFrom>
+HWY_INLINE void add_all_values(const float* HWY_RESTRICT weights, const RowsFrom& rows_from,
+                               std::int32_t tokens, std::int32_t head_dim,
+                               float* HWY_RESTRICT o) {
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
   constexpr int kBudget = kRegisters == 32 ? 24 : 12;
   constexpr int kWide = power_of_two_at_most(kBudget / kHeads, 8);
   std::int32_t c = 0;
   for (; c + kWide * kLanes <= head_dim; c += kWide * kLanes) {
-    add_values<Format, kHeads, kWide>(weights, v + c, next + sizeof(*v) * c, tokens, head_dim,
-                                      o + c);
+    add_values<Format, kHeads, kWide>(weights, rows_from(c), tokens, head_dim, o + c);
   }
   if constexpr (kWide > 4) {
     for (; c + 4 * kLanes <= head_dim; c += 4 * kLanes) {
-      add_values<Format, kHeads, 4>(weights, v + c, next + sizeof(*v) * c, tokens, head_dim, o + c);
+      add_values<Format, kHeads, 4>(weights, rows_from(c), tokens, head_dim, o + c);
     }
   }
   if constexpr (kWide > 1) {
     for (; c < head_dim; c += kLanes) {
-      add_values<Format, kHeads, 1>(weights, v + c, next + sizeof(*v) * c, tokens, head_dim, o + c);
+      add_values<Format, kHeads, 1>(weights, rows_from(c), tokens, head_dim, o + c);
     }
   }
+}
+
+/// o[h] += Σ_t weights[h][t] · v[t] over a page.
+template <class Format, int kHeads>
+HWY_NOINLINE void page_values(const float* HWY_RESTRICT weights, const std::byte* HWY_RESTRICT page,
+                              const std::byte* next, std::int32_t tokens, std::int32_t head_dim,
+                              float* HWY_RESTRICT o) {
+  using Element = typename Format::Element;
+  const auto* const v = reinterpret_cast<const Element*>(page);
+  add_all_values<Format, kHeads>(
+      weights,
+      [=](std::int32_t c)
+          HWY_ATTR { return PageRows<Element>{v + c, next + sizeof(Element) * c, head_dim}; },
+      tokens, head_dim, o);
 }
 
 HWY_INLINE std::int64_t page_offset(const AttendArgs& args, std::int32_t i) {

@@ -13,6 +13,7 @@
 
 #include "attention/cpu/kernels.h"
 #include "attention/cpu/simd-inl.h"
+#include "attention/cpu/value_rows-inl.h"
 #include "attention/cpu/vnni.h"
 #include "quest/kv_type.h"
 
@@ -233,8 +234,8 @@ HWY_INLINE hn::Vec<D> load_integers(D d, const std::int8_t* p) {
 
 /// o[h] += Σ_t weights[h][t] · v[t] over one block's channels [0, kVectors · lanes), the values'
 /// scales being part of the weights already.
-template <int kHeads, int kVectors, int kStride>
-HWY_INLINE void add_integers(const float* HWY_RESTRICT weights, const std::int8_t* HWY_RESTRICT v,
+template <int kHeads, int kVectors, int kStride, class Rows>
+HWY_INLINE void add_integers(const float* HWY_RESTRICT weights, const Rows& rows,
                              std::int32_t tokens, std::int32_t head_dim, float* HWY_RESTRICT o) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
@@ -253,7 +254,7 @@ HWY_INLINE void add_integers(const float* HWY_RESTRICT weights, const std::int8_
   const auto add = [&](std::int32_t t, int chain) HWY_ATTR {
     V x[kVectors];
     QUEST_UNROLL
-    for (int i = 0; i < kVectors; ++i) x[i] = load_integers(d, v + t * head_dim + i * kLanes);
+    for (int i = 0; i < kVectors; ++i) x[i] = load_integers(d, rows.at(t) + i * kLanes);
     QUEST_UNROLL
     for (int h = 0; h < kHeads; ++h) {
       const V weight = hn::Set(d, weights[h * kStride + t]);
@@ -316,11 +317,13 @@ HWY_NOINLINE void page_values_q8(const float* HWY_RESTRICT weights,
     const std::int32_t end = HWY_MIN(first + kScaleBlock, head_dim);
     std::int32_t c = first;
     for (; c + kWide * kLanes <= end; c += kWide * kLanes) {
-      add_integers<kHeads, kWide, kStride>(scaled, v + c, tokens, head_dim, o + c);
+      add_integers<kHeads, kWide, kStride>(
+          scaled, PageRows<std::int8_t>{v + c, next, head_dim}, tokens, head_dim, o + c);
     }
     if constexpr (kWide > 1) {
       for (; c < end; c += kLanes) {
-        add_integers<kHeads, 1, kStride>(scaled, v + c, tokens, head_dim, o + c);
+        add_integers<kHeads, 1, kStride>(
+            scaled, PageRows<std::int8_t>{v + c, next, head_dim}, tokens, head_dim, o + c);
       }
     }
   }

@@ -47,6 +47,10 @@ class CpuBackend final : public AttentionBackend {
   }
 
   void end_step() override {
+    for (const auto& thread : space_.threads) {
+      counters_.v_bytes -= thread->values_left_out * cache_.shape().value_bytes();
+      thread->values_left_out = 0;
+    }
     const std::int64_t place = space_.nan_place.exchange(cpu::StepSpace::kNoNan);
     if (place == cpu::StepSpace::kNoNan) return;
     const std::int64_t heads = cache_.shape().num_kv_heads;

@@ -56,6 +56,27 @@ struct AttendArgs {
   float* scratch = nullptr;      ///< attend_scratch_floats, 64-byte aligned
 };
 
+/// What is known of part of a list between its two passes, where light values are left out: the
+/// first reads keys and fills this, the second reads values (SelectionPolicy::value_threshold).
+struct PartLogits {
+  /// [ceil(pages · page_size / kAttendRun), heads, kAttendLogitStride] q·k, not scaled, run by run
+  /// of the part's tokens; -inf where a run ends early. 64-byte aligned.
+  float* runs = nullptr;
+  float* greatest = nullptr;  ///< [heads] q·k, not scaled
+  float* sum = nullptr;       ///< [heads] Σ exp(scale · (q·k - greatest))
+};
+
+/// The second pass over part of a list. `greatest` and `cut` are those of the whole list.
+struct ValuesArgs {
+  /// As for `attend`, but that o, max and sum count only the values read.
+  AttendArgs part;
+  float* runs = nullptr;            ///< of PartLogits; overwritten
+  const float* greatest = nullptr;  ///< [heads]
+  /// [heads]: a value is read if exp(scale · (q·k - greatest)) is not below `cut` for some head.
+  const float* cut = nullptr;
+  std::int32_t* tokens = nullptr;  ///< values read
+};
+
 /// Greatest magnitude of each channel in the summaries of logical pages [first, first + count),
 /// folded into what `magnitudes` holds already.
 struct MagnitudeArgs {
@@ -105,6 +126,9 @@ struct PrefillArgs {
 struct Kernels {
   void (*score)(const ScoreArgs&) = nullptr;
   void (*attend)(const AttendArgs&) = nullptr;
+  /// Pages must be listed; o, max and sum of the part are not touched.
+  void (*logits)(const AttendArgs& part, const PartLogits& to) = nullptr;
+  void (*values)(const ValuesArgs&) = nullptr;
   void (*prefill)(const PrefillArgs&) = nullptr;
   void (*magnitudes)(const MagnitudeArgs&) = nullptr;
   void (*probe)(const ProbeArgs&) = nullptr;
@@ -124,6 +148,10 @@ std::int64_t prefill_scratch_floats(std::int32_t virtual_rows, std::int32_t head
 inline constexpr std::int32_t kMaxHeadsInPass = 8;
 /// Tokens whose logits are held at once.
 inline constexpr std::int32_t kAttendRun = 256;
+/// Runs of a list of `tokens`.
+constexpr std::int64_t attend_runs(std::int64_t tokens) {
+  return (tokens + kAttendRun - 1) / kAttendRun;
+}
 /// Floats between the logits of two heads: a run and a cache line, to spread over the cache sets.
 inline constexpr std::int32_t kAttendLogitStride = kAttendRun + 16;
 

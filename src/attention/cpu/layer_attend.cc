@@ -7,16 +7,19 @@
 
 namespace quest::cpu {
 
-namespace {
-
-/// Fewer tokens than this are not worth another thread and a merge.
-constexpr std::int64_t kTokensWorthSplitting = 128;
-
-}  // namespace
-
 std::int32_t LayerRun::list_pages(const List& list) const {
   if (!StepPlan::scored(list.request, list.plan, budget(list.head))) return list.plan.num_pages;
   return space_.list_count[list_index(list)];
+}
+
+void LayerRun::divide_lists(bool light_ones) {
+  list_pages_total_ = 0;
+  for_each_list([&](const List& list) {
+    if (light(list) == light_ones) list_pages_total_ += list_pages(list);
+  });
+  const std::int64_t worth =
+      list_pages_total_ * shape_.page_size / StepSpace::kTokensWorthSplitting;
+  splits_ = static_cast<int>(std::clamp<std::int64_t>(worth, 1, threads_));
 }
 
 /// The pages of all lists, laid end to end, are cut into one equal part a thread. A list inside
@@ -24,25 +27,14 @@ std::int32_t LayerRun::list_pages(const List& list) const {
 /// completes the last of them merges all in thread order, so that the result does not depend on
 /// timing.
 void LayerRun::attend_lists() {
-  list_pages_total_ = 0;
-  for_each_list([&](const List& list) { list_pages_total_ += list_pages(list); });
-  const std::int64_t worth = list_pages_total_ * shape_.page_size / kTokensWorthSplitting;
-  splits_ = static_cast<int>(std::clamp<std::int64_t>(worth, 1, threads_));
-  if (thread_ >= splits_) return;
-  const std::int64_t begin = share(thread_);
-  const std::int64_t end = share(thread_ + 1);
-  std::int64_t first = 0;
-  for_each_list([&](const List& list) {
-    const std::int64_t pages = list_pages(list);
-    const std::int64_t from = std::max(begin, first);
-    const std::int64_t to = std::min(end, first + pages);
-    if (from < to) attend_part(list, first, from, to);
-    first += pages;
-  });
+  divide_lists(false);
+  for_each_part(false, [&](const Part& part) { attend_part(part); });
 }
 
-/// Arguments for pages [begin, end) of the list, counted from its own start.
-AttendArgs LayerRun::part_args(const List& list, std::int64_t begin, std::int64_t end) const {
+/// The part's result goes to the output if it is the whole list, or to its fragment.
+AttendArgs LayerRun::part_args(const Part& part) const {
+  const List& list = part.list;
+  const std::int64_t begin = part.begin - part.list_first;
   AttendArgs args;
   args.pages = head_pages(list.request, list.head);
   args.q = query(list.row, list.head);
@@ -53,45 +45,49 @@ AttendArgs LayerRun::part_args(const List& list, std::int64_t begin, std::int64_
   } else {
     args.first = static_cast<std::int32_t>(begin);
   }
-  args.count = static_cast<std::int32_t>(end - begin);
+  args.count = static_cast<std::int32_t>(part.end - part.begin);
   // The row's own page is always the last of its list; all others are full.
-  args.last_tokens = end == list_pages(list) ? list.plan.tail_tokens : shape_.page_size;
+  args.last_tokens = part.end == part.list_end ? list.plan.tail_tokens : shape_.page_size;
+  float* const fragment = space_.fragment(thread_, part.fragment());
+  args.o = part.whole() ? output(list.row, list.head) : fragment;
+  args.max = fragment + std::int64_t{plan_.group} * shape_.head_dim;
+  args.sum = args.max + plan_.group;
   args.scratch = own_.kernel.data();
   return args;
 }
 
-/// Pages [begin, end) of all lists' pages, inside the list that starts at `list_first`.
-void LayerRun::attend_part(const List& list, std::int64_t list_first, std::int64_t begin,
-                           std::int64_t end) {
-  const std::int32_t group = plan_.group;
-  const std::int32_t d = shape_.head_dim;
-  const std::int64_t list_end = list_first + list_pages(list);
-  const bool whole = begin == list_first && end == list_end;
-
-  AttendArgs args = part_args(list, begin - list_first, end - list_first);
-  float* const fragment = space_.fragment(thread_, begin == list_first ? 1 : 0);
-  args.o = whole ? output(list.row, list.head) : fragment;
-  args.max = fragment + std::int64_t{group} * d;
-  args.sum = args.max + group;
+void LayerRun::attend_part(const Part& part) {
+  const AttendArgs args = part_args(part);
   kernels_.attend(args);
+  finish_part(part, args);
+}
 
-  if (whole) {
-    for (std::int32_t h = 0; h < group; ++h) {
+/// The part's o, max and sum stand where `args` says. Whoever completes the last part of a list
+/// merges them all.
+void LayerRun::finish_part(const Part& part, const AttendArgs& args) {
+  if (part.whole()) {
+    const std::int32_t d = shape_.head_dim;
+    for (std::int32_t h = 0; h < args.heads; ++h) {
       float* o = args.o + std::int64_t{h} * d;
       finish(PartialAttention{{o, static_cast<std::size_t>(d)}, args.max[h], args.sum[h]}, o);
     }
     return;
   }
-  int first_thread = thread_;
-  while (share(first_thread) > list_first) --first_thread;
-  int last_thread = thread_;
-  while (share(last_thread + 1) < list_end) ++last_thread;
+  const Sharers threads = sharers(part);
   std::atomic<std::int32_t>& arrived =
-      space_.threads[static_cast<std::size_t>(first_thread)]->arrived;
+      space_.threads[static_cast<std::size_t>(threads.first)]->arrived;
   const std::int32_t before = arrived.fetch_add(1, std::memory_order_acq_rel);
-  if (before < last_thread - first_thread) return;
+  if (before < threads.last - threads.first) return;
   arrived.store(0, std::memory_order_relaxed);
-  merge_fragments(list, first_thread, last_thread);
+  merge_fragments(part.list, threads.first, threads.last);
+}
+
+/// The threads whose shares hold pages of the part's list, this one among them.
+LayerRun::Sharers LayerRun::sharers(const Part& part) const {
+  Sharers threads{thread_, thread_};
+  while (share(threads.first) > part.list_first) --threads.first;
+  while (share(threads.last + 1) < part.list_end) ++threads.last;
+  return threads;
 }
 
 void LayerRun::merge_fragments(const List& list, int first_thread, int last_thread) {

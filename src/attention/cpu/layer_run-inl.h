@@ -1,6 +1,8 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+
 #include "attention/cpu/layer_run.h"
 
 // Members of LayerRun that more than one of its files needs.
@@ -36,6 +38,29 @@ void LayerRun::for_each_scored(const Body& body) const {
       }
     }
   }
+}
+
+inline bool LayerRun::light(const List& list) const {
+  return policy_.value_threshold > 0 &&
+         StepPlan::scored(list.request, list.plan, budget(list.head));
+}
+
+template <class Body>
+void LayerRun::for_each_part(bool light_ones, const Body& body) const {
+  if (thread_ >= splits_) return;
+  const std::int64_t begin = share(thread_);
+  const std::int64_t end = share(thread_ + 1);
+  std::int64_t first = 0;
+  std::int64_t index = 0;
+  for_each_list([&](const List& list) {
+    if (light(list) != light_ones) return;
+    const std::int64_t last = first + list_pages(list);
+    const std::int64_t from = std::max(begin, first);
+    const std::int64_t to = std::min(end, last);
+    if (from < to) body(Part{list, index, first, last, from, to});
+    first = last;
+    ++index;
+  });
 }
 
 inline const float* LayerRun::query(std::int32_t row, std::int32_t head) const {

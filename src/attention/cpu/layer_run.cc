@@ -41,6 +41,7 @@ void LayerRun::run(StageSeconds& seconds) {
   const bool certify = policy_.certificate.wanted();
   const bool split =
       !certify && scored_lists_ < StepSpace::kWholeListsPerThread * threads_ && threads_ > 1;
+  const bool light_in_parts = split && scored_lists_ > 0 && policy_.value_threshold > 0;
   if (scored_lists_ == 0 || !split || scores_need_append_) team_.wait();
   lap(seconds.summarise);
   if (scored_lists_ > 0) {
@@ -61,6 +62,11 @@ void LayerRun::run(StageSeconds& seconds) {
     // Everybody has left the layer before this one.
     space_.tile_counters[(own_.calls + 2) % 3].next.store(0, std::memory_order_relaxed);
     space_.list_counters[(own_.calls + 2) % 3].next.store(0, std::memory_order_relaxed);
+  }
+  if (light_in_parts) {
+    attend_light_lists();
+    divide_lists(false);
+    if (list_pages_total_ > 0) team_.wait();  // they need the fragments too
   }
   attend_lists();
   attend_tiles();

@@ -61,9 +61,40 @@ class LayerRun {
   void certify(const List& list, const float* bounds);
   void probe(const List& list, std::span<const std::int32_t> pages);
 
+  /// Whether values of the list may be left out: it is read in two passes.
+  bool light(const List& list) const;
+  void attend_light_lists();
+  void attend_light_list(const List& list);
+  void read_values(const List& list, const AttendArgs& args, float* runs, float* state);
+
+  /// Part of a list. Pages are counted over all lists that were divided.
+  struct Part {
+    const List& list;
+    std::int64_t index;       ///< of the list among those divided
+    std::int64_t list_first;  ///< its first page
+    std::int64_t list_end;
+    std::int64_t begin;
+    std::int64_t end;
+
+    bool whole() const { return begin == list_first && end == list_end; }
+    /// Where its unfinished result goes.
+    int fragment() const { return begin == list_first ? 1 : 0; }
+  };
+  /// Threads that share a list, both included.
+  struct Sharers {
+    int first;
+    int last;
+  };
+  /// Divides the pages of the light lists, or of the others, between the threads.
+  void divide_lists(bool light_ones);
+  /// Calls body(part) for this thread's parts.
+  template <class Body>
+  void for_each_part(bool light_ones, const Body& body) const;
   void attend_lists();
-  AttendArgs part_args(const List& list, std::int64_t begin, std::int64_t end) const;
-  void attend_part(const List& list, std::int64_t list_first, std::int64_t begin, std::int64_t end);
+  void finish_part(const Part& part, const AttendArgs& args);
+  Sharers sharers(const Part& part) const;
+  AttendArgs part_args(const Part& part) const;
+  void attend_part(const Part& part);
   void merge_fragments(const List& list, int first_thread, int last_thread);
   void attend_tiles();
   void attend_tile(const RequestPlan& request, std::int32_t head, std::int32_t first);

@@ -54,6 +54,8 @@ void LayerRun::score_and_select_whole(StageSeconds& seconds) {
     lap(seconds.score);
     select(list, scores);
     lap(seconds.select);
+    if (light(list)) attend_light_list(list);
+    lap(seconds.attend);
     mine = next.fetch_add(1, std::memory_order_relaxed);
   });
 }

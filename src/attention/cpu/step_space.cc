@@ -32,6 +32,7 @@ void StepSpace::begin(const Batch& batch, const KvCache& cache, const SelectionP
   plan.build(batch, cache, num_q_heads, num_threads);
   size_lists(cache, policy);
   size_threads(cache, policy);
+  if (policy.value_threshold > 0 && plan.sparse_rows > 0) size_values(cache);
   if (policy.certificate.wanted() && plan.sparse_rows > 0) size_searches(cache, policy);
   for (WorkCounter& counter : tile_counters) counter.next = 0;
   for (WorkCounter& counter : list_counters) counter.next = 0;
@@ -75,10 +76,34 @@ void StepSpace::size_threads(const KvCache& cache, const SelectionPolicy& policy
     thread->fragments.grow(2 * fragment_floats);
     thread->calls = 0;
     thread->arrived = 0;
+    thread->values_left_out = 0;
     if (plan.sparse_rows == 0) continue;
     thread->coefficients.grow(std::int64_t{num_score_rows(policy.group_mode, group)} * 2 *
                               shape.head_dim);
     thread->selection.reserve(group, plan.max_pages);
+  }
+}
+
+void StepSpace::size_values(const KvCache& cache) {
+  const std::int64_t page_size = cache.shape().page_size;
+  std::int64_t longest = 0;
+  std::int64_t lists = 0;
+  for (std::size_t i = 0; i + 1 < list_begin.size(); ++i) {
+    const std::int64_t room = list_begin[i + 1] - list_begin[i];
+    longest = std::max(longest, room);
+    lists += room > 0 ? 1 : 0;
+  }
+  // Many lists: a thread works on one at a time. Few: on an equal share of all of them, each part
+  // beginning with a run of its own. A layer with many dense heads may have few of many.
+  const std::int64_t split_lists = std::min(lists, kWholeListsPerThread * plan.threads);
+  const std::int64_t share = std::min(list_begin.back(), split_lists * longest) / plan.threads + 1;
+  const std::int64_t share_tokens = std::max(share * page_size, 2 * kTokensWorthSplitting);
+  const std::int64_t runs = std::max(attend_runs(longest * page_size),
+                                     attend_runs(share_tokens) + split_lists);
+  for (auto& thread : threads) {
+    thread->runs.grow(runs * plan.group * kAttendLogitStride);
+    thread->part_states.grow(2 * split_lists * plan.group);
+    thread->list_state.grow(std::int64_t{3} * plan.group);
   }
 }
 

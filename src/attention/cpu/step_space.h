@@ -19,6 +19,11 @@ struct alignas(64) ThreadSpace {
   FloatBuffer kernel;        ///< scratch of the attend and prefill kernels
   FloatBuffer coefficients;  ///< [score rows, 2, head_dim]
   FloatBuffer fragments;     ///< two unfinished lists: o [group, head_dim], max and sum [group]
+  // Of policies that leave light values out.
+  FloatBuffer runs;         ///< PartLogits::runs of this thread's parts, one after the other
+  FloatBuffer part_states;  ///< by list: greatest q·k and sum [group] of this thread's part
+  FloatBuffer list_state;   ///< greatest q·k, sum and cut [group] of a whole list
+  std::int64_t values_left_out = 0;  ///< in this step, empty slots of tail pages included
   SelectionScratch selection;
   // Of policies with a certificate alone.
   FloatBuffer magnitudes;       ///< [head_dim], whole lines
@@ -65,12 +70,20 @@ struct StepSpace {
   /// With fewer scored lists than this a thread, the pages of a list are split between threads.
   static constexpr std::int64_t kWholeListsPerThread = 2;
 
+  /// Fewer tokens than this are not worth another thread and a merge.
+  static constexpr std::int64_t kTokensWorthSplitting = 128;
+
   /// Plans the step and sizes every buffer for its largest layer. Throws InvalidArgument.
   void begin(const Batch& batch, const KvCache& cache, const SelectionPolicy& policy,
              std::int32_t num_q_heads, int num_threads);
 
   float* score_slot(std::int64_t slot, std::int32_t score_rows) const {
     return scores.data() + slot * score_rows * scores_stride;
+  }
+  /// Greatest q·k and sum, [2, group], of a thread's part of a light list.
+  float* part_state(int thread, std::int64_t list) const {
+    return threads[static_cast<std::size_t>(thread)]->part_states.data() +
+           2 * list * plan.group;
   }
   /// Unfinished list `which` (0 or 1) of a thread.
   float* fragment(int thread, int which) const {
@@ -80,6 +93,7 @@ struct StepSpace {
  private:
   void size_lists(const KvCache& cache, const SelectionPolicy& policy);
   void size_threads(const KvCache& cache, const SelectionPolicy& policy);
+  void size_values(const KvCache& cache);
   void size_searches(const KvCache& cache, const SelectionPolicy& policy);
 };
 

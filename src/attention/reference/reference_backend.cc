@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -128,13 +129,14 @@ class ReferenceBackend final : public AttentionBackend {
     const PageBudget budget =
         policy_.page_budget(input.layer, head, shape.num_kv_heads, shape.page_size);
     std::vector<std::int32_t> pages;
-    if (row.sparse && budget.selects(num_pages)) {
+    const bool selected = row.sparse && budget.selects(num_pages);
+    if (selected) {
       pages = select(input, row, head, num_pages, budget.pages);
     } else {
       for (std::int32_t p = 0; p < num_pages; ++p) pages.push_back(p);
     }
     count(static_cast<std::int64_t>(pages.size()), num_pages);
-    attend(input, row, head, num_pages, pages);
+    attend(input, row, head, num_pages, pages, selected ? policy_.value_threshold : 0);
     selection_.pages.insert(selection_.pages.end(), pages.begin(), pages.end());
     selection_.indptr.push_back(static_cast<std::int64_t>(selection_.pages.size()));
   }
@@ -229,27 +231,58 @@ class ReferenceBackend final : public AttentionBackend {
     ++(pages_read < num_pages ? counters_.sparse_lists : counters_.dense_lists);
   }
 
-  /// Full attention over all tokens that the row sees, with the pages left out masked.
+  /// Full attention over all tokens that the row sees, with the pages left out masked, and of the
+  /// others the values below `threshold`.
   void attend(const LayerInput& input, const Row& row, std::int32_t head, std::int32_t num_pages,
-              const std::vector<std::int32_t>& pages) {
+              const std::vector<std::int32_t>& pages, float threshold) {
     const StageClock clock(counters_.seconds.attend);
     std::vector<bool> reads(num_pages, false);
     for (std::int32_t p : pages) reads[p] = true;
+    std::vector<std::vector<double>> weights;
+    for (std::int32_t g = 0; g < group_; ++g) {
+      weights.push_back(token_weights(input, row, head, query(input, row, head, g), reads));
+    }
+    if (threshold > 0) drop_light_values(reads, double{threshold}, weights);
     for (std::int32_t g = 0; g < group_; ++g) {
       float* out = input.out + row.index * input.out_stride +
                    (std::int64_t{head} * group_ + g) * cache_.shape().head_dim;
-      attend_head(input, row, head, query(input, row, head, g), reads, out);
+      weigh_values(input, row, head, reads, weights[g], out);
     }
   }
 
-  void attend_head(const LayerInput& input, const Row& row, std::int32_t head, const float* q,
-                   const std::vector<bool>& reads, float* out) {
+  /// Sets the weights of tokens to 0 that are light for every query head (see
+  /// SelectionPolicy::value_threshold), and takes their values from the bytes that `count` added.
+  void drop_light_values(const std::vector<bool>& reads, double threshold,
+                         std::vector<std::vector<double>>& weights) {
+    const std::int32_t page_size = cache_.shape().page_size;
+    const auto tokens = static_cast<std::int64_t>(weights[0].size());
+    std::int64_t listed = 0;
+    for (std::int64_t t = 0; t < tokens; ++t) listed += reads[t / page_size] ? 1 : 0;
+    std::int64_t kept = 0;
+    std::vector<double> cuts;
+    for (const std::vector<double>& row : weights) {
+      cuts.push_back(threshold / static_cast<double>(listed) *
+                     std::accumulate(row.begin(), row.end(), 0.0));
+    }
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      if (!reads[t / page_size]) continue;
+      bool keep = false;
+      for (std::int32_t g = 0; g < group_; ++g) keep = keep || !(weights[g][t] < cuts[g]);
+      kept += keep ? 1 : 0;
+      for (std::int32_t g = 0; g < group_ && !keep; ++g) weights[g][t] = 0;
+    }
+    const std::int64_t pages = std::count(reads.begin(), reads.end(), true);
+    counters_.v_bytes -= (pages * page_size - kept) * cache_.shape().value_bytes();
+  }
+
+  /// exp(logit - greatest logit) of all tokens that the row sees, 0 in pages that are not read.
+  std::vector<double> token_weights(const LayerInput& input, const Row& row, std::int32_t head,
+                                    const float* q, const std::vector<bool>& reads) {
     const CacheShape& shape = cache_.shape();
     const PagedKv kv = cache_.layer(input.layer);
     const std::int32_t d = shape.head_dim;
     const std::int32_t page_size = shape.page_size;
     std::vector<float> k(shape.page_elements());
-    std::vector<float> v(shape.page_elements());
 
     constexpr double kMasked = -std::numeric_limits<double>::infinity();
     std::vector<double> logits(row.position + 1, kMasked);
@@ -267,6 +300,18 @@ class ReferenceBackend final : public AttentionBackend {
     }
 
     const double top = *std::max_element(logits.begin(), logits.end());
+    for (double& logit : logits) logit = std::exp(logit - top);
+    return logits;
+  }
+
+  void weigh_values(const LayerInput& input, const Row& row, std::int32_t head,
+                    const std::vector<bool>& reads, const std::vector<double>& weights,
+                    float* out) {
+    const CacheShape& shape = cache_.shape();
+    const PagedKv kv = cache_.layer(input.layer);
+    const std::int32_t d = shape.head_dim;
+    const std::int32_t page_size = shape.page_size;
+    std::vector<float> v(shape.page_elements());
     double sum = 0;
     std::vector<double> o(d, 0.0);
     for (std::size_t p = 0; p < reads.size(); ++p) {
@@ -275,7 +320,7 @@ class ReferenceBackend final : public AttentionBackend {
       for (std::int64_t slot = 0; slot < page_size; ++slot) {
         const auto t = static_cast<std::int64_t>(p) * page_size + slot;
         if (t > row.position) break;
-        const double weight = std::exp(logits[t] - top);
+        const double weight = weights[t];
         sum += weight;
         for (std::int32_t j = 0; j < d; ++j) o[j] += weight * v[slot * d + j];
       }
