@@ -76,6 +76,20 @@ TEST(CpuBackendMemory, Forward_NeverAllocates) {
   }
 }
 
+TEST(CpuBackendMemory, ForwardWithoutLightValues_NeverAllocates) {
+  for (const GroupMode mode : {GroupMode::kPerHead, GroupMode::kGroupSoftmax}) {
+    for (const int threads : {1, 2, 5, 40}) {
+      SelectionPolicy policy;
+      policy.budget = 96;
+      policy.dense_layers = 1;
+      policy.group_mode = mode;
+      policy.value_threshold = 0.9F;
+      EXPECT_EQ(allocations_of_a_step(policy, threads), 0)
+          << name_of(mode) << ' ' << threads << " threads";
+    }
+  }
+}
+
 TEST(CpuBackendMemory, CertifiedForward_NeverAllocates) {
   for (const char* text : {"top-r=1", "top-r=1000", "mass=0.5", "mass=0.001"}) {
     for (const int threads : {1, 2, 5, 40}) {

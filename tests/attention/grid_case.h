@@ -36,7 +36,8 @@ struct GridCase {
          << shape.num_kv_heads << " group " << group << " type " << name_of(shape.type)
          << " summary " << name_of(shape.summary_type) << " mode " << name_of(policy.group_mode)
          << " dense " << policy.dense << " certificate " << to_string(policy.certificate)
-         << " budget " << policy.budget << " threads " << threads << " seed " << seed
+         << " value_threshold " << policy.value_threshold << " budget " << policy.budget
+         << " threads " << threads << " seed " << seed
          << " requests";
     for (const Request& r : requests) {
       text << ' ' << r.history << '+' << r.rows << (r.sparse ? "s" : "d");

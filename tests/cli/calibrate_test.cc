@@ -91,6 +91,8 @@ TEST(CalibrateUsage, DamagedProfilesAreNamedByFileAndField) {
   refused(with_policy("page_size", 128), "'page_size' is not a whole number from 8 to 64");
   refused(with_policy("summary", "q4"), "'summary' is unknown");
   refused(with_policy("beta", 2), "'beta' is not a number from 0 to 1");
+  refused(with_policy("value_threshold", 2), "'value_threshold' is not a number from 0 to 1");
+  refused(with_policy("value_threshold", "0.1"), "'value_threshold' is not a number from 0 to 1");
   const auto with_budgets = [](const Json& budgets) {
     Json json = profile_of("0");
     json["tables"][1]["budgets"] = budgets;

@@ -82,6 +82,14 @@ TEST(Usage, BetaOutsideItsRangeIsRefused) {
   expect_refusal({"run", "-p", "x", "--beta", "nan"}, 2, {"--beta"});
 }
 
+TEST(Usage, ValueThresholdOutsideItsRangeIsRefused) {
+  for (const char* bad : {"1.5", "-0.1", "nan"}) {
+    expect_refusal({"run", "-p", "x", "--value-threshold", bad}, 2, {"--value-threshold"});
+  }
+  expect_refusal({"run", "-p", "x", "--certify", "mass=0.1", "--value-threshold", "0.1"}, 2,
+                 {"--certify", "--value-threshold"});
+}
+
 TEST(Usage, CertificateThatIsNoneIsRefused) {
   for (const char* bad : {"top-r", "top-r=0", "top-r=-3", "top-r=2.5", "mass=0", "mass=1",
                           "mass=5%", "mass=nan", "top=3", ""}) {

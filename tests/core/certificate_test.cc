@@ -62,6 +62,10 @@ TEST(Certificate, PolicyNeedsTheBoundOfEachQueryHead) {
   EXPECT_EQ(refusal(policy), "");
   policy.group_mode = GroupMode::kGroupMax;
   EXPECT_THAT(refusal(policy), AllOf(HasSubstr("group-max"), HasSubstr("per-head")));
+  policy.group_mode = GroupMode::kPerHead;
+  policy.value_threshold = 0.1F;
+  EXPECT_THAT(refusal(policy), AllOf(HasSubstr("value_threshold 0.1"), HasSubstr("give 0")));
+  EXPECT_EQ(refusal(policy.with_certificate(mass(0.01))), "");
   EXPECT_EQ(refusal(SelectionPolicy{}.with_certificate(mass(0.01))), "");
 }
 

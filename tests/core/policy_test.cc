@@ -52,6 +52,12 @@ TEST(Policy, BetaOutsideZeroToOneIsRefused) {
   EXPECT_NE(refusal([](auto& p) { p.beta = std::nanf(""); }), "accepted");
   EXPECT_EQ(refusal([](auto& p) { p.beta = 0; }), "accepted");
   EXPECT_EQ(refusal([](auto& p) { p.beta = 1; }), "accepted");
+  EXPECT_EQ(refusal([](auto& p) { p.value_threshold = 1.5F; }),
+            "value_threshold 1.5 is outside [0, 1]; give 0 to read every value or a share of the "
+            "mean weight");
+  EXPECT_NE(refusal([](auto& p) { p.value_threshold = -0.25F; }), "accepted");
+  EXPECT_NE(refusal([](auto& p) { p.value_threshold = std::nanf(""); }), "accepted");
+  EXPECT_EQ(refusal([](auto& p) { p.value_threshold = 1; }), "accepted");
 }
 
 TEST(Policy, CrossoverBelowOneIsRefused) {
