@@ -37,8 +37,7 @@ struct GridCase {
          << " summary " << name_of(shape.summary_type) << " mode " << name_of(policy.group_mode)
          << " dense " << policy.dense << " certificate " << to_string(policy.certificate)
          << " value_threshold " << policy.value_threshold << " budget " << policy.budget
-         << " threads " << threads << " seed " << seed
-         << " requests";
+         << " threads " << threads << " seed " << seed << " requests";
     for (const Request& r : requests) {
       text << ' ' << r.history << '+' << r.rows << (r.sparse ? "s" : "d");
     }

@@ -155,8 +155,7 @@ GridCase light_case(GroupMode mode, KvType type, std::mt19937& random) {
   constexpr float kThresholds[] = {0.02F, 0.1F, 0.5F, 1.0F};
   constexpr int kThreads[] = {1, 2, 3, 8};
   grid.values = random() % 4 == 0 ? Values::kUniform : Values::kFewChannels;
-  grid.policy.value_threshold =
-      grid.values == Values::kUniform ? 0.95F : pick(kThresholds, random);
+  grid.policy.value_threshold = grid.values == Values::kUniform ? 0.95F : pick(kThresholds, random);
   grid.threads = pick(kThreads, random);
   grid.seed = static_cast<std::uint32_t>(random());
   grid.requests = {{25 * size + 3, 1, true}, {40 * size - 1, 1, true}, {3, 1, true}};

@@ -103,8 +103,8 @@ HWY_NOINLINE void page_logits(const float* HWY_RESTRICT q, std::int32_t head_dim
 
 /// o[h] += Σ_t weights[h][t] · v[t] over channels [0, kVectors · lanes) of `tokens` values.
 template <class Format, int kHeads, int kVectors, class Rows>
-HWY_INLINE void add_values(const float* HWY_RESTRICT weights, const Rows& rows,
-                           std::int32_t tokens, std::int32_t head_dim, float* HWY_RESTRICT o) {
+HWY_INLINE void add_values(const float* HWY_RESTRICT weights, const Rows& rows, std::int32_t tokens,
+                           std::int32_t head_dim, float* HWY_RESTRICT o) {
   using Element = typename Format::Element;
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
@@ -152,8 +152,7 @@ HWY_INLINE void add_values(const float* HWY_RESTRICT weights, const Rows& rows,
 /// from channel c on.
 template <class Format, int kHeads, class RowsFrom>
 HWY_INLINE void add_all_values(const float* HWY_RESTRICT weights, const RowsFrom& rows_from,
-                               std::int32_t tokens, std::int32_t head_dim,
-                               float* HWY_RESTRICT o) {
+                               std::int32_t tokens, std::int32_t head_dim, float* HWY_RESTRICT o) {
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
   constexpr int kBudget = kRegisters == 32 ? 24 : 12;
   constexpr int kWide = power_of_two_at_most(kBudget / kHeads, 8);
@@ -182,8 +181,9 @@ HWY_NOINLINE void page_values(const float* HWY_RESTRICT weights, const std::byte
   const auto* const v = reinterpret_cast<const Element*>(page);
   add_all_values<Format, kHeads>(
       weights,
-      [=](std::int32_t c)
-          HWY_ATTR { return PageRows<Element>{v + c, next + sizeof(Element) * c, head_dim}; },
+      [=](std::int32_t c) HWY_ATTR {
+        return PageRows<Element>{v + c, next + sizeof(Element) * c, head_dim};
+      },
       tokens, head_dim, o);
 }
 

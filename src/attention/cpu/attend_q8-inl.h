@@ -317,13 +317,13 @@ HWY_NOINLINE void page_values_q8(const float* HWY_RESTRICT weights,
     const std::int32_t end = HWY_MIN(first + kScaleBlock, head_dim);
     std::int32_t c = first;
     for (; c + kWide * kLanes <= end; c += kWide * kLanes) {
-      add_integers<kHeads, kWide, kStride>(
-          scaled, PageRows<std::int8_t>{v + c, next, head_dim}, tokens, head_dim, o + c);
+      add_integers<kHeads, kWide, kStride>(scaled, PageRows<std::int8_t>{v + c, next, head_dim},
+                                           tokens, head_dim, o + c);
     }
     if constexpr (kWide > 1) {
       for (; c < end; c += kLanes) {
-        add_integers<kHeads, 1, kStride>(
-            scaled, PageRows<std::int8_t>{v + c, next, head_dim}, tokens, head_dim, o + c);
+        add_integers<kHeads, 1, kStride>(scaled, PageRows<std::int8_t>{v + c, next, head_dim},
+                                         tokens, head_dim, o + c);
       }
     }
   }

@@ -11,10 +11,13 @@ namespace quest::cpu {
 
 Kernels kernels_for(const CacheShape& shape) {
   const PrefillKernel by_tiles = prefill_amx_kernel(shape.type);
-  return {score_kernel(shape.summary_type, shape.plain_summary()), attend_kernel(shape.type),
-          logits_kernel(shape.type), values_kernel(shape.type),
+  return {score_kernel(shape.summary_type, shape.plain_summary()),
+          attend_kernel(shape.type),
+          logits_kernel(shape.type),
+          values_kernel(shape.type),
           by_tiles != nullptr ? by_tiles : prefill_kernel(shape.type),
-          magnitude_kernel(shape.summary_type, shape.plain_summary()), probe_kernel(shape.type)};
+          magnitude_kernel(shape.summary_type, shape.plain_summary()),
+          probe_kernel(shape.type)};
 }
 
 std::int64_t attend_scratch_floats(std::int32_t head_dim) {

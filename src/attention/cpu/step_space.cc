@@ -98,8 +98,8 @@ void StepSpace::size_values(const KvCache& cache) {
   const std::int64_t split_lists = std::min(lists, kWholeListsPerThread * plan.threads);
   const std::int64_t share = std::min(list_begin.back(), split_lists * longest) / plan.threads + 1;
   const std::int64_t share_tokens = std::max(share * page_size, 2 * kTokensWorthSplitting);
-  const std::int64_t runs = std::max(attend_runs(longest * page_size),
-                                     attend_runs(share_tokens) + split_lists);
+  const std::int64_t runs =
+      std::max(attend_runs(longest * page_size), attend_runs(share_tokens) + split_lists);
   for (auto& thread : threads) {
     thread->runs.grow(runs * plan.group * kAttendLogitStride);
     thread->part_states.grow(2 * split_lists * plan.group);

@@ -82,8 +82,7 @@ struct StepSpace {
   }
   /// Greatest q·k and sum, [2, group], of a thread's part of a light list.
   float* part_state(int thread, std::int64_t list) const {
-    return threads[static_cast<std::size_t>(thread)]->part_states.data() +
-           2 * list * plan.group;
+    return threads[static_cast<std::size_t>(thread)]->part_states.data() + 2 * list * plan.group;
   }
   /// Unfinished list `which` (0 or 1) of a thread.
   float* fragment(int thread, int which) const {

@@ -15,6 +15,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace quest::cpu::HWY_NAMESPACE {
 
+/// Bytes that the prefetches of a first pass run ahead; it has nothing but keys to wait for.
+inline constexpr std::int64_t kKeyBytesAhead = 8192;
+
 /// Tokens of the run of a part that begins with page `first`.
 HWY_INLINE std::int32_t run_tokens(const AttendArgs& part, std::int32_t first) {
   const std::int32_t size = part.pages.page_size;
@@ -48,9 +51,9 @@ void logits_of_heads(const AttendArgs& part, const PartLogits& to, std::int32_t 
   const PageLogits logits_of_page = page_logits_of<Format, kHeads>(size);
   prepare_query<Format, kHeads>(part.q + std::ptrdiff_t{first_head} * head_dim, head_dim,
                                 part.scratch);
-  const auto page_bytes = std::int64_t{size} * head_dim *
-                          static_cast<std::int64_t>(sizeof(typename Format::Element));
-  const auto ahead = static_cast<std::int32_t>(HWY_MAX(1, kBytesAhead / page_bytes));
+  const auto page_bytes =
+      std::int64_t{size} * head_dim * static_cast<std::int64_t>(sizeof(typename Format::Element));
+  const auto ahead = static_cast<std::int32_t>(HWY_MAX(1, kKeyBytesAhead / page_bytes));
   const std::ptrdiff_t run_floats = std::ptrdiff_t{part.heads} * kAttendLogitStride;
   RunningSoftmax state[kHeads];
   float* logits = to.runs + std::ptrdiff_t{first_head} * kAttendLogitStride;
@@ -75,8 +78,7 @@ void logits_of_heads(const AttendArgs& part, const PartLogits& to, std::int32_t 
     const float* x = to.runs + std::ptrdiff_t{first_head + h} * kAttendLogitStride;
     for (std::int32_t begin = 0; begin < part.count; begin += run_pages, x += run_floats) {
       const std::int32_t tokens = run_tokens(part, begin);
-      state[h].sum +=
-          weight_sum(state[h], x, (tokens + kLanes - 1) / kLanes * kLanes, part.scale);
+      state[h].sum += weight_sum(state[h], x, (tokens + kLanes - 1) / kLanes * kLanes, part.scale);
     }
     to.greatest[first_head + h] = state[h].greatest;
     to.sum[first_head + h] = state[h].sum * state[h].to_natural(part.scale);
@@ -168,8 +170,7 @@ HWY_NOINLINE void listed_values_q8(const float* HWY_RESTRICT weights, const std:
 
 template <class Format, int kHeads>
 HWY_NOINLINE void listed_values(const float* HWY_RESTRICT weights, const std::byte* const* rows,
-                                std::int32_t tokens, std::int32_t head_dim,
-                                float* HWY_RESTRICT o) {
+                                std::int32_t tokens, std::int32_t head_dim, float* HWY_RESTRICT o) {
   using Element = typename Format::Element;
   add_all_values<Format, kHeads>(
       weights,
@@ -211,9 +212,8 @@ template <class Format>
 HWY_INLINE void locate(const AttendArgs& part, std::int32_t first, const std::int32_t* slots,
                        KeptValues& kept) {
   const std::int32_t size = part.pages.page_size;
-  const std::ptrdiff_t row_bytes =
-      std::ptrdiff_t{part.pages.head_dim} *
-      static_cast<std::ptrdiff_t>(sizeof(typename Format::Element));
+  const std::ptrdiff_t row_bytes = std::ptrdiff_t{part.pages.head_dim} *
+                                   static_cast<std::ptrdiff_t>(sizeof(typename Format::Element));
   for (std::int32_t i = 0; i < kept.tokens; ++i) {
     const std::int32_t slot = slots[i] % size;
     const std::byte* const page = part.pages.v + page_offset(part, first + slots[i] / size);
@@ -249,8 +249,8 @@ void values(const ValuesArgs& args) {
   std::int32_t slots[kAttendRun + hn::MaxLanes(hn::ScalableTag<float>())];
   KeptValues kept;
   for (std::int32_t begin = 0; begin < part.count; begin += run_pages) {
-    kept.tokens = keep_heavy(logits, heads, run_tokens(part, begin), part.scale, maxima, cuts,
-                             slots);
+    kept.tokens =
+        keep_heavy(logits, heads, run_tokens(part, begin), part.scale, maxima, cuts, slots);
     *args.tokens += kept.tokens;
     if (kept.tokens > 0) {
       locate<Format>(part, begin, slots, kept);

@@ -51,8 +51,9 @@ void DeviceStep::set_policy(SelectionPolicy policy) {
            " is not available on GPUs; use the CPU backend");
   }
   if (policy.value_threshold > 0) {
-    refuse("value_threshold is not available on GPUs, which read every value of a selected page; "
-           "give 0");
+    refuse(
+        "value_threshold is not available on GPUs, which read every value of a selected page; "
+        "give 0");
   }
   std::vector<HeadBudget> budgets;
   for (std::int32_t layer = 0; layer < shape.num_layers; ++layer) {
