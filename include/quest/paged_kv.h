@@ -38,7 +38,7 @@ struct CacheShape {
       case SummaryType::kQ8:
         return elements + scale_blocks() * kScaleBytes;
       case SummaryType::kQ4:
-        return head_dim + 2 * scale_blocks() * kScaleBytes;
+        return head_dim + std::int64_t{2} * scale_blocks() * kScaleBytes;
     }
     return elements * static_cast<std::int64_t>(size_of(plain_summary()));
   }

@@ -22,9 +22,11 @@ float scale_at(const std::byte* q, std::int64_t elements, std::int64_t index) {
 /// Of one channel of a q4 summary: [minimum, maximum] to `bounds` and `bounds + head_dim`.
 void decode_box(const CacheShape& shape, const std::byte* summary, std::int64_t channel,
                 float* bounds) {
-  const int byte = static_cast<std::int8_t>(summary[channel]);
+  const auto byte = std::to_integer<int>(summary[channel]);
+  const int upper = byte >> 3;
+  const int signed_upper = upper < 16 ? upper : upper - 32;
   const std::int64_t block = channel / kScaleBlock;
-  const float centre = static_cast<float>(byte >> 3) * scale_at(summary, shape.head_dim, block);
+  const float centre = static_cast<float>(signed_upper) * scale_at(summary, shape.head_dim, block);
   const float half = static_cast<float>(byte & 7) *
                      scale_at(summary, shape.head_dim, shape.scale_blocks() + block);
   bounds[channel] = centre - half;
