@@ -34,7 +34,8 @@ KvType checked_kv_type(const std::string& text) {
 
 SummaryType checked_summary_type(const std::string& text) {
   const std::optional<SummaryType> type = parse_summary_type(text);
-  if (!type) throw InvalidArgument("--summary " + quoted(text) + " is unknown; use plain or q8");
+  if (!type)
+    throw InvalidArgument("--summary " + quoted(text) + " is unknown; use plain, q8 or q4");
   return *type;
 }
 
@@ -202,8 +203,8 @@ void add_page_size_option(CLI::App& app, CommonOptions& options) {
 
 void add_summary_option(CLI::App& app, CommonOptions& options) {
   app.add_option("--summary", options.summary,
-                 with_default("Page summaries: plain (the type of the keys) or q8 (8-bit, half "
-                              "the scan)",
+                 with_default("Page summaries: plain (the type of the keys), q8 (8-bit, half the "
+                              "scan) or q4 (4-bit, a quarter)",
                               name_of(EngineOptions{}.summary_type)));
 }
 

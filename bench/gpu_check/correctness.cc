@@ -186,10 +186,11 @@ std::vector<Case> cases(bool quick) {
   for (const std::int32_t head_dim : {64, 128, 256}) {
     for (const std::int32_t page_size : {8, 16, 32, 64}) {
       for (const KvType type : {KvType::kF16, KvType::kBF16}) {
-        for (const SummaryType summary : {SummaryType::kPlain, SummaryType::kQ8}) {
+        for (const SummaryType summary :
+             {SummaryType::kPlain, SummaryType::kQ8, SummaryType::kQ4}) {
           Case c;
           c.shape = {2, 2, head_dim, page_size, type, 1600 / page_size + 20, summary};
-          c.group = groups[next % 6];
+          c.group = groups[(next + next / 6) % 6];  // with every type of summaries
           c.policy.group_mode = modes[next % 5];
           c.policy.budget = std::int64_t{6} * page_size;
           c.policy.sinks = 4;
@@ -203,7 +204,7 @@ std::vector<Case> cases(bool quick) {
       }
     }
   }
-  if (quick) all.resize(6);
+  if (quick) all.resize(8);
   return all;
 }
 

@@ -34,7 +34,14 @@ struct CacheShape {
   /// Bytes of one page summary of one head of one layer (minimum and maximum), scales included.
   std::int64_t summary_bytes() const {
     const std::int64_t elements = std::int64_t{2} * head_dim;
-    if (summary_type == SummaryType::kQ8) return elements + scale_blocks() * kScaleBytes;
+    switch (summary_type) {
+      case SummaryType::kPlain:
+        break;
+      case SummaryType::kQ8:
+        return elements + scale_blocks() * kScaleBytes;
+      case SummaryType::kQ4:
+        return head_dim + std::int64_t{2} * scale_blocks() * kScaleBytes;
+    }
     return elements * static_cast<std::int64_t>(size_of(plain_summary()));
   }
 
@@ -49,6 +56,11 @@ struct CacheShape {
 /// channels side by side, for pairwise dot products), V as int8 [page_size, head_dim], each
 /// followed by its scales, f16 [scale_blocks, page_size]. A q8 summary is int8 [2, head_dim]
 /// followed by f16 [scale_blocks], one scale for minimum and maximum alike.
+///
+/// A q4 summary is one byte a channel, [head_dim], followed by f16 [2, scale_blocks]: scales of the
+/// centres, scales of the half-widths. The upper five bits of a byte are the channel's centre c, a
+/// signed integer in [-15, 15], the lower three its half-width h in [0, 7]; the bounds are
+/// c · scale ∓ h · scale'.
 struct PagedKv {
   std::byte* k = nullptr;          ///< [num_kv_heads, num_pages, head_dim, page_size]
   std::byte* v = nullptr;          ///< [num_kv_heads, num_pages, page_size, head_dim]

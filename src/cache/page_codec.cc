@@ -19,6 +19,20 @@ float scale_at(const std::byte* q, std::int64_t elements, std::int64_t index) {
   return ggml_fp16_to_fp32(bits);
 }
 
+/// Of one channel of a q4 summary: [minimum, maximum] to `bounds` and `bounds + head_dim`.
+void decode_box(const CacheShape& shape, const std::byte* summary, std::int64_t channel,
+                float* bounds) {
+  const auto byte = std::to_integer<int>(summary[channel]);
+  const int upper = byte >> 3;
+  const int signed_upper = upper < 16 ? upper : upper - 32;
+  const std::int64_t block = channel / kScaleBlock;
+  const float centre = static_cast<float>(signed_upper) * scale_at(summary, shape.head_dim, block);
+  const float half = static_cast<float>(byte & 7) *
+                     scale_at(summary, shape.head_dim, shape.scale_blocks() + block);
+  bounds[channel] = centre - half;
+  bounds[shape.head_dim + channel] = centre + half;
+}
+
 float number(const std::byte* q, std::int64_t index) {
   return static_cast<float>(static_cast<std::int8_t>(q[index]));
 }
@@ -58,6 +72,10 @@ void decode_summary(const CacheShape& shape, const std::byte* summary, float* bo
   const std::int64_t elements = std::int64_t{2} * shape.head_dim;
   if (shape.summary_type == SummaryType::kPlain) {
     decode(shape.plain_summary(), summary, bounds, elements);
+    return;
+  }
+  if (shape.summary_type == SummaryType::kQ4) {
+    for (std::int64_t j = 0; j < shape.head_dim; ++j) decode_box(shape, summary, j, bounds);
     return;
   }
   for (std::int64_t i = 0; i < elements; ++i) {

@@ -18,6 +18,8 @@ namespace {
 constexpr std::uint16_t kNanBits = 0x7E00;
 constexpr std::uint16_t kInfBits = 0x7C00;
 constexpr float kGreatest = 127.0F;
+constexpr float kGreatestCentre = 15.0F;
+constexpr float kGreatestHalf = 7.0F;
 
 /// Memory of one block of ggml's q8_0, a format that GGUF files fix.
 struct GgmlBlock {
@@ -43,6 +45,15 @@ float magnitude(const float* x, std::int32_t count) {
   return nan ? std::numeric_limits<float>::quiet_NaN() : greatest;
 }
 
+/// Least f16 with `steps` times it not below `greatest`, as bits; NaN if there is none that is
+/// finite. The product of the two must be exact.
+std::uint16_t scale_reaching(float greatest, float steps) {
+  std::uint16_t bits = f16_at_least(greatest / steps);
+  // The division may have rounded down to a scale that does not reach.
+  while (bits < kInfBits && ggml_fp16_to_fp32(bits) * steps < greatest) bits = next_f16(bits);
+  return bits < kInfBits ? bits : kNanBits;
+}
+
 void quantise_bounds(const float* low, const float* high, std::int32_t count, float scale,
                      std::int8_t* q_low, std::int8_t* q_high) {
   for (std::int32_t j = 0; j < count; ++j) {
@@ -54,6 +65,54 @@ void quantise_bounds(const float* low, const float* high, std::int32_t count, fl
     q_low[j] = static_cast<std::int8_t>(down);
     q_high[j] = static_cast<std::int8_t>(up);
   }
+}
+
+/// Least float that is not below a - b.
+float difference_at_least(float a, float b) {
+  const float difference = a - b;
+  // What the subtraction rounded off, exactly.
+  const float minuend = difference + b;
+  const float rest = (a - minuend) - (b - (minuend - difference));
+  return rest > 0 ? std::nextafter(difference, std::numeric_limits<float>::infinity()) : difference;
+}
+
+/// Bounds of up to kScaleBlock channels as centres and half-widths.
+struct BoxBlock {
+  std::uint8_t q[kScaleBlock] = {};
+  std::uint16_t centre_scale = kNanBits;
+  std::uint16_t half_scale = kNanBits;
+};
+
+/// The bounds are finite, and so is the sum of any two of them.
+BoxBlock quantise_box(const float* low, const float* high, std::int32_t count) {
+  float middle[kScaleBlock];
+  for (std::int32_t j = 0; j < count; ++j) middle[j] = 0.5F * (low[j] + high[j]);
+  const std::uint16_t centre_bits = scale_reaching(magnitude(middle, count), kGreatestCentre);
+  if (centre_bits == kNanBits) return {};
+  const float centre_scale = ggml_fp16_to_fp32(centre_bits);
+  int centre[kScaleBlock];
+  // What a half-width must reach from the centre as it is stored. The products below are exact
+  // (5 by 11 bits, 3 by 11 bits).
+  float reach[kScaleBlock];
+  float furthest = 0;
+  for (std::int32_t j = 0; j < count; ++j) {
+    const float nearest = centre_scale > 0 ? std::floor(middle[j] / centre_scale + 0.5F) : 0.0F;
+    const float c = nearest * centre_scale;
+    centre[j] = static_cast<int>(nearest);
+    reach[j] = std::max(difference_at_least(high[j], c), difference_at_least(c, low[j]));
+    furthest = std::max(furthest, reach[j]);
+  }
+  BoxBlock block;
+  block.half_scale = scale_reaching(furthest, kGreatestHalf);
+  if (block.half_scale == kNanBits) return {};
+  block.centre_scale = centre_bits;
+  const float half_scale = ggml_fp16_to_fp32(block.half_scale);
+  for (std::int32_t j = 0; j < count; ++j) {
+    float half = half_scale > 0 ? std::ceil(reach[j] / half_scale) : 0.0F;
+    if (half * half_scale < reach[j]) half += 1;  // the quotient was rounded to an integer
+    block.q[j] = static_cast<std::uint8_t>(centre[j] * 8 + static_cast<int>(half));
+  }
+  return block;
 }
 
 }  // namespace
@@ -91,14 +150,8 @@ void quantise_summary(const float* low, const float* high, std::int32_t head_dim
     const std::int32_t count = std::min(kScaleBlock, head_dim - first);
     const float most_low = magnitude(low + first, count);
     const float most_high = magnitude(high + first, count);
-    std::uint16_t bits = f16_at_least(std::max(most_low, most_high) / kGreatest);
-    // The division may have rounded down to a scale that does not reach.
-    while (bits < kInfBits && ggml_fp16_to_fp32(bits) * kGreatest < std::max(most_low, most_high)) {
-      bits = next_f16(bits);
-    }
-    if (!(most_low + most_high < std::numeric_limits<float>::infinity()) || bits >= kInfBits) {
-      bits = kNanBits;
-    }
+    std::uint16_t bits = scale_reaching(std::max(most_low, most_high), kGreatest);
+    if (!(most_low + most_high < std::numeric_limits<float>::infinity())) bits = kNanBits;
     *scales++ = bits;
     if (bits == kNanBits || bits == 0) {
       std::memset(q + first, 0, static_cast<std::size_t>(count));
@@ -107,6 +160,23 @@ void quantise_summary(const float* low, const float* high, std::int32_t head_dim
       quantise_bounds(low + first, high + first, count, ggml_fp16_to_fp32(bits), q + first,
                       q + head_dim + first);
     }
+  }
+}
+
+void quantise_summary_q4(const float* low, const float* high, std::int32_t head_dim,
+                         std::uint8_t* q, std::uint16_t* scales) {
+  const std::int32_t blocks = (head_dim + kScaleBlock - 1) / kScaleBlock;
+  for (std::int32_t b = 0; b < blocks; ++b) {
+    const std::int32_t first = b * kScaleBlock;
+    const std::int32_t count = std::min(kScaleBlock, head_dim - first);
+    BoxBlock block;
+    if (magnitude(low + first, count) + magnitude(high + first, count) <
+        std::numeric_limits<float>::infinity()) {
+      block = quantise_box(low + first, high + first, count);
+    }
+    std::memcpy(q + first, block.q, static_cast<std::size_t>(count));
+    scales[b] = block.centre_scale;
+    scales[blocks + b] = block.half_scale;
   }
 }
 

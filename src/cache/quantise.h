@@ -17,6 +17,13 @@ void quantise_row(const float* x, std::int32_t head_dim, std::int8_t* q, std::ui
 void quantise_summary(const float* low, const float* high, std::int32_t head_dim, std::int8_t* q,
                       std::uint16_t* scales);
 
+/// The same in 4 bits a bound: byte j = centre << 3 | half-width, see PagedKv. Exactly, not only as
+/// rounded, centre · scale - half-width · scale' ≤ low[j] and centre · scale + half-width · scale'
+/// ≥ high[j]. Blocks that are not finite get two NaN scales. low, high: [head_dim]; q: [head_dim];
+/// scales: [2, ceil(head_dim / 32)], f16 bits.
+void quantise_summary_q4(const float* low, const float* high, std::int32_t head_dim,
+                         std::uint8_t* q, std::uint16_t* scales);
+
 /// The nearest f16 that is not above, not below x; f16 bits. NaN stays NaN.
 std::uint16_t f16_at_most(float x);
 std::uint16_t f16_at_least(float x);

@@ -148,12 +148,19 @@ void rebuild_page(const CacheShape& shape, const std::byte* page, std::int64_t t
                   std::byte* summary) {
   Bounds bounds;
   page_bounds(shape, page, tokens, bounds);
-  if (shape.summary_type == SummaryType::kQ8) {
-    std::uint16_t scales[kMaxHeadDim / kScaleBlock];
-    quantise_summary(bounds.low, bounds.high, shape.head_dim,
-                     reinterpret_cast<std::int8_t*>(summary), scales);
-    std::memcpy(summary + std::int64_t{2} * shape.head_dim, scales,
-                static_cast<std::size_t>(shape.scale_blocks() * CacheShape::kScaleBytes));
+  if (shape.summary_type != SummaryType::kPlain) {
+    std::uint16_t scales[2 * kMaxHeadDim / kScaleBlock];
+    std::int64_t bytes = 0;
+    if (shape.summary_type == SummaryType::kQ8) {
+      quantise_summary(bounds.low, bounds.high, shape.head_dim,
+                       reinterpret_cast<std::int8_t*>(summary), scales);
+      bytes = std::int64_t{2} * shape.head_dim;
+    } else {
+      quantise_summary_q4(bounds.low, bounds.high, shape.head_dim,
+                          reinterpret_cast<std::uint8_t*>(summary), scales);
+      bytes = shape.head_dim;
+    }
+    std::memcpy(summary + bytes, scales, static_cast<std::size_t>(shape.summary_bytes() - bytes));
     return;
   }
   auto* low = reinterpret_cast<std::uint16_t*>(summary);
@@ -166,7 +173,7 @@ void rebuild_page(const CacheShape& shape, const std::byte* page, std::int64_t t
 
 void fold_page(const CacheShape& shape, const std::byte* page, std::int64_t slot,
                std::int64_t slots, std::byte* summary) {
-  if (shape.summary_type == SummaryType::kQ8) {
+  if (shape.summary_type != SummaryType::kPlain) {
     return rebuild_page(shape, page, slot + slots, summary);
   }
   switch (shape.type) {

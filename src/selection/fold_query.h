@@ -16,4 +16,10 @@ namespace quest {
 void fold_query(const float* q, std::int64_t q_stride, std::int32_t num_heads,
                 std::int32_t head_dim, float beta, float* coefficients);
 
+/// The same for summaries that hold centres and half-widths: the mean score is
+///   Σ_j mean(q_j)·c_j + β·mean|q_j|·r_j.
+/// coefficients: [2, head_dim], the first row multiplies the centre, the second the half-width.
+void fold_query_to_box(const float* q, std::int64_t q_stride, std::int32_t num_heads,
+                       std::int32_t head_dim, float beta, float* coefficients);
+
 }  // namespace quest

@@ -312,6 +312,7 @@ Certificate any_certificate(std::mt19937& random) {
 Case any_case(std::mt19937& random) {
   constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
   constexpr std::int32_t kHeadDims[] = {64, 80, 96};
+  constexpr SummaryType kSummaries[] = {SummaryType::kPlain, SummaryType::kQ8, SummaryType::kQ4};
   Case c;
   c.seed = static_cast<std::uint32_t>(random());
   c.keys = kAllKeys[random() % std::size(kAllKeys)];
@@ -325,7 +326,7 @@ Case any_case(std::mt19937& random) {
              random() % 2 == 0 ? 8 : 16,
              kTypes[random() % 4],
              0,
-             random() % 2 == 0 ? SummaryType::kPlain : SummaryType::kQ8};
+             kSummaries[random() % 3]};
   c.policy.budget = c.shape.page_size * static_cast<std::int64_t>(1 + random() % 4);
   c.policy.sinks = static_cast<std::int32_t>(random() % 20);
   c.policy.window = static_cast<std::int32_t>(random() % 20);

@@ -16,7 +16,7 @@ constexpr std::int32_t kGroups[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
 constexpr int kThreads[] = {1, 2, 3, 8};
 constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
 constexpr KvType kPlainTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16};
-constexpr SummaryType kSummaries[] = {SummaryType::kPlain, SummaryType::kQ8};
+constexpr SummaryType kSummaries[] = {SummaryType::kPlain, SummaryType::kQ8, SummaryType::kQ4};
 constexpr GroupMode kModes[] = {GroupMode::kPerHead, GroupMode::kGroupMax, GroupMode::kGroupMean,
                                 GroupMode::kGroupSoftmax, GroupMode::kQuota};
 

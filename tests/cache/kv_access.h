@@ -81,6 +81,16 @@ inline float bound_at(const PagedKv& kv, std::int32_t page, std::int32_t head, s
   if (kv.shape.summary_type == SummaryType::kQ8) {
     return quantised_at(data, index, 2 * d, index % d / kScaleBlock);
   }
+  if (kv.shape.summary_type == SummaryType::kQ4) {
+    const auto byte = static_cast<std::uint8_t>(data[index % d]);
+    const int centre = byte / 8 - (byte >= 128 ? 32 : 0);
+    const int half = byte % 8;
+    const std::int64_t block = index % d / kScaleBlock;
+    const float middle = static_cast<float>(centre) * number_at(KvType::kF16, data + d, block);
+    const float reach = static_cast<float>(half) *
+                        number_at(KvType::kF16, data + d, kv.shape.scale_blocks() + block);
+    return index < d ? middle - reach : middle + reach;
+  }
   return number_at(kv.shape.plain_summary(), data, index);
 }
 

@@ -1,5 +1,5 @@
 // Copyright 2026 The Quest authors. SPDX-License-Identifier: Apache-2.0
-// q8_0 pages and q8 summaries (SPEC S7.6).
+// q8_0 pages, q8 and q4 summaries (SPEC S7.6).
 #include <ggml.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -21,7 +21,8 @@ namespace {
 using namespace quest::testing;
 
 constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
-constexpr SummaryType kSummaries[] = {SummaryType::kPlain, SummaryType::kQ8};
+constexpr SummaryType kSummaries[] = {SummaryType::kPlain, SummaryType::kQ8, SummaryType::kQ4};
+constexpr SummaryType kRounded[] = {SummaryType::kQ8, SummaryType::kQ4};
 
 CacheShape shape_of(KvType type, SummaryType summary, std::int32_t head_dim, std::int32_t size) {
   CacheShape shape = small_shape(16, size, type);
@@ -138,10 +139,18 @@ RC_GTEST_PROP(SummaryProperty, BoundsEveryStoredKeyAndWastesLittle, ()) {
       const float high = maximum_at(kv, page, 0, j);
       RC_ASSERT(low <= extremes.low);
       RC_ASSERT(high >= extremes.high);
-      // Of a plain f16 summary one unit in the last place is lost, of a q8 one less than a step.
+      // Of a plain f16 summary one unit in the last place is lost, of a q8 one less than a step, of
+      // a q4 one less than a step of the half-widths and, where the centre is half a step of its
+      // own off, all of that step on one side.
       float step = 0;
+      const std::byte* const bytes = kv.summary(page, 0);
       if (summary == SummaryType::kQ8) {
-        step = number_at(KvType::kF16, kv.summary(page, 0) + 2 * shape.head_dim, j / kScaleBlock);
+        step = number_at(KvType::kF16, bytes + 2 * shape.head_dim, j / kScaleBlock);
+      } else if (summary == SummaryType::kQ4) {
+        const std::byte* const scales = bytes + shape.head_dim;
+        step = number_at(KvType::kF16, scales, j / kScaleBlock) +
+               number_at(KvType::kF16, scales, shape.scale_blocks() + j / kScaleBlock);
+        step *= 1 + 1e-6F;  // the middle is rounded before it becomes a centre
       } else if (type == KvType::kQ8_0) {
         step = std::max(std::ldexp(std::max(std::abs(low), std::abs(high)), -10), 0x1p-24F);
       }
@@ -196,8 +205,12 @@ TEST(QuantisedRoutes, EveryRouteLeavesTheSameSummary) {
   }
 }
 
-TEST(QuantisedRoutes, ForkCopiesScalesWithItsTail) {
-  const CacheShape shape = shape_of(KvType::kQ8_0, SummaryType::kQ8, 64, 16);
+class ForkedTail : public ::testing::TestWithParam<SummaryType> {};
+INSTANTIATE_TEST_SUITE_P(QuantisedRoutes, ForkedTail, ::testing::ValuesIn(kRounded),
+                         [](const auto& given) { return std::string(name_of(given.param)); });
+
+TEST_P(ForkedTail, IsCopiedWithItsScales) {
+  const CacheShape shape = shape_of(KvType::kQ8_0, GetParam(), 64, 16);
   KvCache cache(shape);
   const Rows rows(40, 64, 8);
   const SequenceId parent = cache.create();
@@ -221,17 +234,122 @@ TEST(QuantisedSummary, KeyThatIsNotFiniteShowsAsNaNUntilItIsGone) {
   const float inf = std::numeric_limits<float>::infinity();
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), inf, -inf}) {
     for (const KvType type : {KvType::kF16, KvType::kQ8_0}) {
-      const CacheShape shape = shape_of(type, SummaryType::kQ8, 64, 8);
-      KvCache cache(shape);
-      Rows rows(5, 64, 9);
-      rows.k[64 + 40] = bad;
-      const SequenceId id = cache.create();
-      write(cache, id, rows, 0, 5);
-      const PagedKv kv = cache.layer(0);
-      EXPECT_TRUE(std::isnan(maximum_at(kv, cache.pages(id)[0], 0, 40)));
-      EXPECT_TRUE(std::isfinite(maximum_at(kv, cache.pages(id)[0], 0, 3)));
-      cache.truncate(id, 1);
-      EXPECT_TRUE(std::isfinite(maximum_at(kv, cache.pages(id)[0], 0, 40)));
+      for (const SummaryType summary : kRounded) {
+        const CacheShape shape = shape_of(type, summary, 64, 8);
+        KvCache cache(shape);
+        Rows rows(5, 64, 9);
+        rows.k[64 + 40] = bad;
+        const SequenceId id = cache.create();
+        write(cache, id, rows, 0, 5);
+        const PagedKv kv = cache.layer(0);
+        EXPECT_TRUE(std::isnan(minimum_at(kv, cache.pages(id)[0], 0, 40)));
+        EXPECT_TRUE(std::isnan(maximum_at(kv, cache.pages(id)[0], 0, 40)));
+        EXPECT_TRUE(std::isfinite(maximum_at(kv, cache.pages(id)[0], 0, 3)));
+        cache.truncate(id, 1);
+        EXPECT_TRUE(std::isfinite(maximum_at(kv, cache.pages(id)[0], 0, 40)));
+      }
+    }
+  }
+}
+
+/// The q4 summary of up to 256 channels.
+struct Box {
+  Box(const std::vector<float>& low, const std::vector<float>& high)
+      : q(low.size()), scales((low.size() + 31) / 32 * 2) {
+    quantise_summary_q4(low.data(), high.data(), static_cast<std::int32_t>(low.size()), q.data(),
+                        scales.data());
+  }
+  float scale(std::size_t row, std::size_t channel) const {
+    return ggml_fp16_to_fp32(scales[row * scales.size() / 2 + channel / 32]);
+  }
+  int centre(std::size_t j) const { return q[j] / 8 - (q[j] >= 128 ? 32 : 0); }
+  int half(std::size_t j) const { return q[j] % 8; }
+
+  std::vector<std::uint8_t> q;
+  std::vector<std::uint16_t> scales;  ///< of centres, then of half-widths
+};
+
+/// Middles 1, 15 and -3.75: the scale is 1, the centres 1, 15, -4. From there to the bounds 2, 0.5
+/// and 0.75; 2 / 7 is no f16 number, the next above is 1171 / 4096, and 7, 2 and 3 steps reach.
+TEST(QuantiseQ4, WorkedValues) {
+  const Box box({-1, 14.5F, -4.25F}, {3, 15.5F, -3.25F});
+  EXPECT_EQ(box.q, (std::vector<std::uint8_t>{0x0F, 0x7A, 0xE3}));
+  EXPECT_EQ(box.scales, (std::vector<std::uint16_t>{0x3C00, 0x3493}));
+}
+
+/// From centre -1 to 2^-30 it is more than 1, which float subtraction does not see.
+TEST(QuantiseQ4, WorkedValues_ADistanceThatRoundsDownTakesAnotherStep) {
+  const Box box({8, -2, -2}, {22, 0x1p-30F, 0});
+  EXPECT_EQ(box.q, (std::vector<std::uint8_t>{0x7F, 0xFA, 0xF9}));
+  EXPECT_EQ(box.scales, (std::vector<std::uint16_t>{0x3C00, 0x3C00}));
+}
+
+TEST(QuantiseQ4, KeysWithoutExtentOrSizeNeedNone) {
+  const Box zeros(std::vector<float>(40, 0.0F), std::vector<float>(40, -0.0F));
+  EXPECT_EQ(zeros.q, std::vector<std::uint8_t>(40, 0));
+  EXPECT_EQ(zeros.scales, std::vector<std::uint16_t>(4, 0));
+  const Box points({15, -15, 4}, {15, -15, 4});
+  EXPECT_EQ(points.q, (std::vector<std::uint8_t>{0x78, 0x88, 0x20}));
+  EXPECT_EQ(points.scales, (std::vector<std::uint16_t>{0x3C00, 0}));
+}
+
+TEST(QuantiseQ4, BlockBeyondItsScalesIsNaNAndItsNeighbourIsNot) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float nan = std::nanf("");
+  // 15 · 65504 and 7 · 65504 are the greatest centre and half-width.
+  const std::pair<float, float> bad[] = {{1e6F, 1e6F},   {-5e5F, 5e5F},  {-inf, 1}, {1, inf},
+                                         {-inf, inf},    {nan, nan},     {nan, 1},  {1, nan},
+                                         {3e38F, 3e38F}, {-3e38F, 3e38F}};
+  for (const auto& [least, most] : bad) {
+    std::vector<float> low(64, -1);
+    std::vector<float> high(64, 1);
+    low[5] = least;
+    high[5] = most;
+    const Box box(low, high);
+    EXPECT_TRUE(std::isnan(box.scale(0, 5)) && std::isnan(box.scale(1, 5))) << least << ' ' << most;
+    EXPECT_TRUE(std::all_of(box.q.begin(), box.q.begin() + 32, [](auto q) { return q == 0; }));
+    EXPECT_EQ(box.scale(0, 40), 0);
+    EXPECT_EQ(box.half(40), 7);
+  }
+  const Box most({-4e5F, 9.8e5F}, {4e5F, 9.8e5F});
+  EXPECT_TRUE(std::isfinite(most.scale(0, 0)) && std::isfinite(most.scale(1, 0)));
+}
+
+/// Bounds of all magnitudes, channels that differ by up to 2^50 among them. In float64 the decoded
+/// bounds are exact: they hold as numbers, not only after rounding.
+TEST(QuantiseQ4, BoxHoldsTheBoundsExactlyAndIsTheLeastFromItsCentre) {
+  std::mt19937 random(77);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (int trial = 0; trial < 20000; ++trial) {
+    const std::size_t channels = trial % 3 == 0 ? 80 : 64;
+    const int span = static_cast<int>(random() % 26);
+    const int shift = static_cast<int>(random() % 30) - 20;
+    std::vector<float> low(channels);
+    std::vector<float> high(channels);
+    for (std::size_t j = 0; j < channels; ++j) {
+      const int power = static_cast<int>(random() % static_cast<unsigned>(2 * span + 1)) - span;
+      const float a = std::ldexp(uniform(random), std::min(power + shift, 17));
+      const float b = random() % 4 == 0 ? a : std::ldexp(uniform(random), std::min(shift, 17));
+      low[j] = std::min(a, b);
+      high[j] = std::max(a, b);
+    }
+    const Box box(low, high);
+    for (std::size_t j = 0; j < channels; ++j) {
+      const double centre_scale = box.scale(0, j);
+      const double half_scale = box.scale(1, j);
+      const double c = box.centre(j) * centre_scale;
+      const double h = box.half(j) * half_scale;
+      ASSERT_LE(c - h, low[j]) << "trial " << trial << " channel " << j;
+      ASSERT_GE(c + h, high[j]) << "trial " << trial << " channel " << j;
+      ASSERT_LE(std::abs(box.centre(j)), 15);
+      ASSERT_LE(std::abs((double{low[j]} + high[j]) / 2 - c),
+                0.5 * centre_scale + 1e-6 * std::abs(c) + 1e-30);
+      if (box.half(j) == 0) continue;
+      const double less = h - half_scale;
+      ASSERT_TRUE(c - less > low[j] || c + less < high[j] ||
+                  // Less than float arithmetic sees.
+                  std::min(low[j] - (c - less), c + less - high[j]) < 1e-6 * (std::abs(c) + h))
+          << "trial " << trial << " channel " << j;
     }
   }
 }

@@ -54,7 +54,7 @@ TEST(Usage, KvTypeNamesTheAvailableOnes) {
 }
 
 TEST(Usage, SummaryTypeNamesTheAvailableOnes) {
-  expect_refusal({"run", "-p", "x", "--summary", "q4"}, 2, {"--summary", "q4", "plain or q8"});
+  expect_refusal({"run", "-p", "x", "--summary", "q5"}, 2, {"--summary", "q5", "plain, q8 or q4"});
 }
 
 TEST(Usage, DeviceThatIsNotThereIsRefusedBeforeAnythingIsRead) {

@@ -14,7 +14,7 @@ constexpr std::int32_t kHeadDims[] = {64, 128, 256};
 constexpr std::int32_t kGroups[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16};
 constexpr int kThreads[] = {1, 2};
 constexpr KvType kTypes[] = {KvType::kF16, KvType::kBF16};
-constexpr SummaryType kSummaries[] = {SummaryType::kPlain, SummaryType::kQ8};
+constexpr SummaryType kSummaries[] = {SummaryType::kPlain, SummaryType::kQ8, SummaryType::kQ4};
 constexpr GroupMode kModes[] = {GroupMode::kPerHead, GroupMode::kGroupMax, GroupMode::kGroupMean,
                                 GroupMode::kGroupSoftmax, GroupMode::kQuota};
 constexpr Side::Make kMakes[] = {make_emulated, make_emulated_splitting};

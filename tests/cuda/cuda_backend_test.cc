@@ -16,6 +16,8 @@
 namespace quest::test {
 namespace {
 
+constexpr SummaryType kSummaries[] = {SummaryType::kPlain, SummaryType::kQ8, SummaryType::kQ4};
+
 SelectionPolicy policy_of(std::int64_t budget, GroupMode mode = GroupMode::kGroupMean) {
   SelectionPolicy policy;
   policy.budget = budget;
@@ -99,7 +101,7 @@ void store_on_host(KvCache& cache, SequenceId id, std::int64_t count, std::uint3
 TEST(CudaBackend, CacheLife_DevicePoolFollows) {
   for (const std::uint32_t seed : {1U, 2U, 3U}) {
     std::mt19937 random(seed);
-    const SummaryType summary = seed % 2 == 0 ? SummaryType::kPlain : SummaryType::kQ8;
+    const SummaryType summary = kSummaries[seed % 3];
     Twins twins({1, 2, 64, 8, KvType::kF16, 40, summary}, policy_of(24));
     std::vector<SequenceId> live;
     const auto any = [&] { return random() % live.size(); };
@@ -187,7 +189,7 @@ TEST(CudaBackend, NanQuery_IsReportedAsTheReferenceDoes) {
 }
 
 TEST(CudaBackend, NanKey_IsReportedWhenItsPageIsScored) {
-  for (const SummaryType summary : {SummaryType::kPlain, SummaryType::kQ8}) {
+  for (const SummaryType summary : kSummaries) {
     Side side({1, 1, 64, 8, KvType::kF16, 30, summary}, 2, policy_of(32), make_emulated);
     side.add({90, 1, true}, 1);
     side.alter = [](LayerData& data) { data.k[5] = std::nanf(""); };

@@ -20,7 +20,7 @@ namespace {
 /// CPU filled with the same tokens; tail pages of every kind.
 TEST(DeviceStep, Pool_HoldsTheBitsOfTheHostsCache) {
   for (const KvType type : {KvType::kF16, KvType::kBF16}) {
-    for (const SummaryType summary : {SummaryType::kPlain, SummaryType::kQ8}) {
+    for (const SummaryType summary : {SummaryType::kPlain, SummaryType::kQ8, SummaryType::kQ4}) {
       const CacheShape shape{1, 2, 64, 8, type, 8, summary};
       for (const std::int32_t tokens : {1, 7, 8, 9, 30}) {
         Stepper stepper(shape, policy_of(GroupMode::kGroupMean, 1024));
@@ -69,11 +69,16 @@ TEST(DeviceStep, Pool_HoldsTheBitsOfTheHostsCache) {
               ASSERT_EQ(std::memcmp(pool.summaries + index * 128, want, 256), 0)
                   << tokens << " tokens, page " << page << " head " << head;
             } else {
-              ASSERT_EQ(std::memcmp(pool.q8_summaries + index * 128, want, 128), 0)
-                  << tokens << " tokens, page " << page << " head " << head;
-              for (std::int64_t b = 0; b < 2; ++b) {
-                const std::uint16_t scale = bits(want + 128, b);
-                const std::uint16_t got = pool.summary_scales[index * 2 + b];
+              const std::int64_t bytes = summary == SummaryType::kQ8 ? 128 : 64;
+              const std::int64_t scales = summary == SummaryType::kQ8 ? 2 : 4;
+              ASSERT_EQ(std::memcmp(pool.rounded_summaries + index * bytes, want,
+                                    static_cast<std::size_t>(bytes)),
+                        0)
+                  << name_of(summary) << ' ' << tokens << " tokens, page " << page << " head "
+                  << head;
+              for (std::int64_t b = 0; b < scales; ++b) {
+                const std::uint16_t scale = bits(want + bytes, b);
+                const std::uint16_t got = pool.summary_scales[index * scales + b];
                 ASSERT_TRUE(got == scale || ((got & 0x7FFF) > 0x7C00 && (scale & 0x7FFF) > 0x7C00));
               }
             }

@@ -39,7 +39,7 @@ TEST(CudaDevice, ArchitectureThatIsNotServed_IsRefusedByName) {
 
 TEST(CudaDevice, Launch_IsDescribedByKernelAndShape) {
   cuda::LayerArgs args;
-  args.shape = {4, 128, 5, 100, false, true};
+  args.shape = {4, 128, 5, 100, false, SummaryType::kQ8};
   args.layer = 7;
   args.group = 8;
   EXPECT_EQ(cuda::describe_launch(cuda::Kernel::kMergeSplits, args, 33),

@@ -23,13 +23,13 @@ constexpr bool kQuick = false;
 
 TEST(GpuCheck, ItsCasesHoldOnTheCpu) {
   const nlohmann::json result = gpu_check::check_correctness(make_cpu_backend, kQuick);
-  EXPECT_EQ(result.at("cases"), kQuick ? 7 : 52);
+  EXPECT_EQ(result.at("cases"), kQuick ? 9 : 76);
   EXPECT_EQ(result.at("failed"), 0) << result.at("rows").dump(2);
 }
 
 TEST(GpuCheck, ItsQuickCasesHoldOnTheEmulatedDevice) {
   const nlohmann::json result = gpu_check::check_correctness(make_emulated, true);
-  EXPECT_EQ(result.at("cases"), 7);
+  EXPECT_EQ(result.at("cases"), 9);
   EXPECT_EQ(result.at("failed"), 0) << result.at("rows").dump(2);
 }
 

@@ -168,6 +168,40 @@ RC_GTEST_PROP(Score, FoldedGroupEqualsMeanOfDirectScores, ()) {
             1e-6 * 100 * 2 * static_cast<double>(d));
 }
 
+RC_GTEST_PROP(Score, FoldToBoxGivesTheScoresOfFold, ()) {
+  const auto d = *rc::gen::inRange<std::size_t>(1, 40);
+  const auto group = *rc::gen::inRange(1, 9);
+  const float beta = static_cast<float>(*rc::gen::inRange(0, 5)) / 4;
+  Vector rows;
+  std::vector<Vector> queries;
+  for (int g = 0; g < group; ++g) {
+    queries.push_back(arbitrary_vector(d));
+    rows.insert(rows.end(), queries.back().begin(), queries.back().end());
+  }
+  const Vector summary = summary_of({arbitrary_vector(d), arbitrary_vector(d)});
+  Vector box(summary.size());
+  for (std::size_t j = 0; j < d; ++j) {
+    box[j] = (summary[j] + summary[d + j]) / 2;
+    box[d + j] = (summary[d + j] - summary[j]) / 2;
+  }
+  Vector coefficients(summary.size());
+  fold_query_to_box(rows.data(), static_cast<std::int64_t>(d), group, static_cast<std::int32_t>(d),
+                    beta, coefficients.data());
+  RC_ASSERT(std::abs(dot(coefficients, box) - folded_score(queries, summary, beta)) <=
+            1e-6F * 100 * 2 * static_cast<float>(d));
+}
+
+TEST(Score, FoldToBoxIsTheMeanQueryAndTheMeanOfItsSizes) {
+  const float q[] = {1, -2, 99, 3, 4, 99};
+  float coefficients[4];
+  fold_query_to_box(q, 3, 2, 2, 0.5F, coefficients);
+  EXPECT_EQ((Vector{coefficients, coefficients + 4}), (Vector{2, 1, 1, 1.5F}));
+  const float nan[] = {std::nanf(""), 1};
+  fold_query_to_box(nan, 2, 1, 2, 0.5F, coefficients);
+  EXPECT_TRUE(std::isnan(coefficients[0]));
+  EXPECT_TRUE(std::isnan(coefficients[2]));
+}
+
 TEST(Score, FoldAtBetaOneTouchesOneSideOfTheBox) {
   const float q[] = {3, -2, 0};
   float coefficients[6];

@@ -23,14 +23,15 @@ struct HeadPages {
 };
 
 /// Scores of the logical pages [first, first + count): each row of coefficients times the summary
-/// (SPEC S3.1). A page's score does not depend on `first` or `count`, so any split of the work
-/// gives the same bits.
+/// (SPEC S3.1), as src/selection/fold_query.h makes them. A page's score does not depend on `first`
+/// or `count`, so any split of the work gives the same bits.
 struct ScoreArgs {
   const std::byte* summaries = nullptr;  ///< of one KV head: [num_pages, 2, head_dim], see PagedKv
   std::int64_t stride = 0;               ///< bytes between the summaries of physical pages
   const std::int32_t* table = nullptr;
   std::int32_t head_dim = 0;
-  const float* coefficients = nullptr;  ///< [rows, 2, head_dim]
+  /// [rows, 2, head_dim]: of minimum and maximum; with q4 summaries of centre and half-width.
+  const float* coefficients = nullptr;
   std::int32_t rows = 0;
   std::int32_t first = 0;
   std::int32_t count = 0;

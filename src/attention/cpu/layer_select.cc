@@ -64,13 +64,14 @@ void LayerRun::score_and_select_whole(StageSeconds& seconds) {
 void LayerRun::fold_queries(const List& list) {
   const float* q = query(list.row, list.head);
   const std::int32_t d = shape_.head_dim;
+  const auto fold = shape_.summary_type == SummaryType::kQ4 ? fold_query_to_box : fold_query;
   if (score_rows_ == 1) {
-    fold_query(q, d, plan_.group, d, policy_.beta, own_.coefficients.data());
+    fold(q, d, plan_.group, d, policy_.beta, own_.coefficients.data());
     return;
   }
   for (std::int32_t h = 0; h < score_rows_; ++h) {
-    fold_query(q + std::int64_t{h} * d, d, 1, d, policy_.beta,
-               own_.coefficients.data() + std::int64_t{2} * h * d);
+    fold(q + std::int64_t{h} * d, d, 1, d, policy_.beta,
+         own_.coefficients.data() + std::int64_t{2} * h * d);
   }
 }
 

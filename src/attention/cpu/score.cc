@@ -9,6 +9,7 @@
 #include "attention/cpu/kernel_getters.h"
 #include "attention/cpu/magnitude-inl.h"
 #include "attention/cpu/score-inl.h"
+#include "attention/cpu/score_q4-inl.h"
 #include "attention/cpu/score_q8-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -16,6 +17,7 @@ namespace quest::cpu::HWY_NAMESPACE {
 
 ScoreKernel get_score_kernel(SummaryType summary, KvType element) {
   if (summary == SummaryType::kQ8) return score_q8;
+  if (summary == SummaryType::kQ4) return score_q4;
   switch (element) {
     case KvType::kF32:
       return score<F32>;
@@ -31,6 +33,7 @@ ScoreKernel get_score_kernel(SummaryType summary, KvType element) {
 
 MagnitudeKernel get_magnitude_kernel(SummaryType summary, KvType element) {
   if (summary == SummaryType::kQ8) return magnitudes<Q8>;
+  if (summary == SummaryType::kQ4) return magnitudes<Q4>;
   switch (element) {
     case KvType::kF32:
       return magnitudes<F32>;

@@ -46,6 +46,10 @@ struct BF16 {
 struct Q8 {
   using Element = std::int8_t;
 };
+/// Centre and half-width in one byte (score_q4-inl.h); summaries only.
+struct Q4 {
+  using Element = std::int8_t;
+};
 
 template <class D>
 HWY_INLINE hn::Vec<D> load_wide(D d, F32 /*format*/, const float* p) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "quest/kv_type.h"
 #include "quest/policy.h"
 
 // Plain data that the host hands to kernels. Pointers are device pointers.
@@ -14,8 +15,8 @@ struct PoolShape {
   std::int32_t head_dim = 0;    ///< 64, 128 or 256
   std::int32_t page_shift = 0;  ///< page_size = 1 << page_shift
   std::int64_t num_pages = 0;
-  bool bf16 = false;          ///< keys, values and plain summaries are bf16, else f16
-  bool q8_summaries = false;  ///< summaries are 8-bit integers with f16 scales
+  bool bf16 = false;  ///< keys, values and plain summaries are bf16, else f16
+  SummaryType summary_type = SummaryType::kPlain;
 
   constexpr std::int32_t page_size() const { return 1 << page_shift; }
 };
@@ -23,12 +24,25 @@ struct PoolShape {
 /// One layer of the paged cache in device memory. Keys lie by token, unlike on CPUs: kernels bring
 /// pages to shared memory in pieces of 16 bytes and turn them there (docs/cuda.md).
 struct LayerPool {
-  std::uint16_t* k = nullptr;               ///< [num_pages, num_kv_heads, page_size, head_dim]
-  std::uint16_t* v = nullptr;               ///< the same
-  std::uint16_t* summaries = nullptr;       ///< plain: [num_kv_heads, num_pages, 2, head_dim]
-  std::int8_t* q8_summaries = nullptr;      ///< q8: the same shape
-  std::uint16_t* summary_scales = nullptr;  ///< q8: [num_kv_heads, num_pages, head_dim / 32], f16
+  std::uint16_t* k = nullptr;          ///< [num_pages, num_kv_heads, page_size, head_dim]
+  std::uint16_t* v = nullptr;          ///< the same
+  std::uint16_t* summaries = nullptr;  ///< plain: [num_kv_heads, num_pages, 2, head_dim]
+  /// q8: the same shape; q4: [num_kv_heads, num_pages, head_dim], bytes as PagedKv has them.
+  std::int8_t* rounded_summaries = nullptr;
+  /// f16; q8: [num_kv_heads, num_pages, head_dim / 32]; q4: [num_kv_heads, num_pages, 2,
+  /// head_dim / 32], of centres and of half-widths.
+  std::uint16_t* summary_scales = nullptr;
 };
+
+/// Bytes of one rounded summary, scales apart.
+constexpr std::int32_t summary_bytes(const PoolShape& shape) {
+  return shape.summary_type == SummaryType::kQ4 ? shape.head_dim : 2 * shape.head_dim;
+}
+/// Scales of one rounded summary.
+constexpr std::int32_t summary_scales(const PoolShape& shape) {
+  const std::int32_t blocks = shape.head_dim / kScaleBlock;
+  return shape.summary_type == SummaryType::kQ4 ? 2 * blocks : blocks;
+}
 
 /// One query row: what it sees is fixed by its position alone.
 struct Row {

@@ -23,17 +23,13 @@ PoolShape checked_shape(const CacheShape& shape) {
     refuse("head_dim " + std::to_string(shape.head_dim) +
            " is not available on GPUs, which serve 64, 128 and 256; use the CPU backend");
   }
-  if (shape.summary_type != SummaryType::kPlain && shape.summary_type != SummaryType::kQ8) {
-    refuse("summaries of type " + std::string(name_of(shape.summary_type)) +
-           " are not available on GPUs; use plain or q8");
-  }
   PoolShape pool;
   pool.num_kv_heads = shape.num_kv_heads;
   pool.head_dim = shape.head_dim;
   pool.page_shift = std::countr_zero(static_cast<unsigned>(shape.page_size));
   pool.num_pages = shape.num_pages;
   pool.bf16 = shape.type == KvType::kBF16;
-  pool.q8_summaries = shape.summary_type == SummaryType::kQ8;
+  pool.summary_type = shape.summary_type;
   return pool;
 }
 
@@ -48,7 +44,7 @@ DevicePool::DevicePool(KvCache& cache, Device& device)
       k_(device),
       v_(device),
       summaries_(device),
-      q8_summaries_(device),
+      rounded_summaries_(device),
       summary_scales_(device),
       touched_(device),
       counts_(device) {
@@ -66,11 +62,11 @@ DevicePool::DevicePool(KvCache& cache, Device& device)
   const std::int64_t summaries = num_layers_ * shape_.num_pages * shape_.num_kv_heads;
   k_.grow(elements);
   v_.grow(elements);
-  if (shape_.q8_summaries) {
-    q8_summaries_.grow(summaries * 2 * shape_.head_dim);
-    summary_scales_.grow(summaries * (shape_.head_dim / kScaleBlock));
-  } else {
+  if (shape_.summary_type == SummaryType::kPlain) {
     summaries_.grow(summaries * 2 * shape_.head_dim);
+  } else {
+    rounded_summaries_.grow(summaries * summary_bytes(shape_));
+    summary_scales_.grow(summaries * summary_scales(shape_));
   }
   counts_.grow(1);
   cache_.listen(this);
@@ -89,11 +85,11 @@ LayerPool DevicePool::layer(std::int32_t layer) const {
   LayerPool pool;
   pool.k = k_.data() + keys;
   pool.v = v_.data() + keys;
-  if (shape_.q8_summaries) {
-    pool.q8_summaries = q8_summaries_.data() + summaries * 2 * shape_.head_dim;
-    pool.summary_scales = summary_scales_.data() + summaries * (shape_.head_dim / kScaleBlock);
-  } else {
+  if (shape_.summary_type == SummaryType::kPlain) {
     pool.summaries = summaries_.data() + summaries * 2 * shape_.head_dim;
+  } else {
+    pool.rounded_summaries = rounded_summaries_.data() + summaries * summary_bytes(shape_);
+    pool.summary_scales = summary_scales_.data() + summaries * summary_scales(shape_);
   }
   return pool;
 }

@@ -55,11 +55,11 @@ class DevicePool final : public PageListener {
   Device& device_;
   PoolShape shape_;
   std::int64_t num_layers_;
-  std::int64_t page_elements_;            ///< of all KV heads of one layer, keys alone
-  DeviceArray<std::uint16_t> k_;          ///< [num_layers, LayerPool::k]
-  DeviceArray<std::uint16_t> v_;          ///< the same
-  DeviceArray<std::uint16_t> summaries_;  ///< [num_layers, LayerPool::summaries], or empty
-  DeviceArray<std::int8_t> q8_summaries_;
+  std::int64_t page_elements_;                  ///< of all KV heads of one layer, keys alone
+  DeviceArray<std::uint16_t> k_;                ///< [num_layers, LayerPool::k]
+  DeviceArray<std::uint16_t> v_;                ///< the same
+  DeviceArray<std::uint16_t> summaries_;        ///< [num_layers, LayerPool::summaries], or empty
+  DeviceArray<std::int8_t> rounded_summaries_;  ///< [num_layers, LayerPool::rounded_summaries]
   DeviceArray<std::uint16_t> summary_scales_;
   DeviceArray<TouchedPage> touched_;
   DeviceArray<StepCounts> counts_;

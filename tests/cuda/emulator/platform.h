@@ -4,6 +4,7 @@
 #include <ggml.h>
 
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -149,6 +150,17 @@ inline __half __float2half_ru(float x) {
   if (!(ggml_fp16_to_fp32(bits) < x)) return {bits};
   if (bits == 0x8000) return {0x0001};
   return {static_cast<std::uint16_t>((bits & 0x8000) != 0 ? bits - 1 : bits + 1)};
+}
+/// a - b, rounded towards plus infinity.
+inline float __fsub_ru(float a, float b) {
+  const int mode = std::fegetround();
+  std::fesetround(FE_UPWARD);
+  // Volatile, so that the subtraction stays between the two changes of the mode.
+  const volatile float minuend = a;
+  const volatile float subtrahend = b;
+  const volatile float difference = minuend - subtrahend;
+  std::fesetround(mode);
+  return difference;
 }
 
 namespace quest::cuda {

@@ -45,8 +45,15 @@ void launch_of_type(Kernel kernel, const LayerArgs& args, const Launch& launch) 
       return launch(append_summarise<Element>, D, 0);
     case Kernel::kScore: {
       const std::size_t shared = score_shared_floats(args, D) * sizeof(float);
-      if (args.shape.q8_summaries) return launch(score<Q8Summary, D>, kScoreThreads, shared);
-      return launch(score<PlainSummary<Element>, D>, kScoreThreads, shared);
+      switch (args.shape.summary_type) {
+        case SummaryType::kPlain:
+          return launch(score<PlainSummary<Element, D>, D>, kScoreThreads, shared);
+        case SummaryType::kQ8:
+          return launch(score<Q8Summary<D>, D>, kScoreThreads, shared);
+        case SummaryType::kQ4:
+          return launch(score<Q4Summary<D>, D>, kScoreThreads, shared);
+      }
+      return;
     }
     case Kernel::kCombine:
       return launch(combine, kCombineThreads, 0);

@@ -15,50 +15,116 @@ inline constexpr int kScoreThreads = 256;
 /// Pages of a part that one warp scores.
 inline constexpr int kScoreWarpPages = kScorePart / (kScoreThreads / kWarp);
 
-/// Plain summaries: eight elements in 16 bytes.
-template <class Element>
+template <int N>
+__device__ inline float dot(const float* c, const float (&values)[N]) {
+  float sum = 0;
+  QUEST_UNROLL
+  for (int j = 0; j < N; ++j) sum += c[j] * values[j];
+  return sum;
+}
+
+// Ways to store a summary: kPieces loads of 16 bytes, and what a piece adds to the score. Scales
+// are those of the piece, `c` the coefficients of a score row, [2, D].
+
+/// Minimum and maximum in the type of the keys: eight elements in 16 bytes.
+template <class Element, int D>
 struct PlainSummary {
   static constexpr int kElements = 8;
-  __device__ static uint4 load(const LayerPool& pool, std::int64_t element) {
-    return *reinterpret_cast<const uint4*>(pool.summaries + element);
+  static constexpr int kPieces = 2 * D / kElements;
+  static constexpr bool kBox = false;
+  struct Scales {};
+
+  __device__ static uint4 load(const LayerPool& pool, std::int64_t summary, int piece) {
+    return *reinterpret_cast<const uint4*>(pool.summaries + summary * 2 * D + piece * kElements);
   }
-  __device__ static float scale(const LayerPool&, std::int64_t, int) { return 1; }
-  __device__ static void values(const uint4& bits, float (&out)[kElements]) {
-    widen<Element>(bits, out);
+  __device__ static Scales scales(const LayerPool&, std::int64_t, int) { return {}; }
+  __device__ static float score(const uint4& bits, const Scales&, const float* c, int piece) {
+    float values[kElements];
+    widen<Element>(bits, values);
+    return dot(c + piece * kElements, values);
   }
 };
 
-/// 8-bit summaries: sixteen elements in 16 bytes, half of the channels that share a scale.
+/// The same in 8-bit integers: sixteen elements in 16 bytes, half of the channels that share a
+/// scale.
+template <int D>
 struct Q8Summary {
   static constexpr int kElements = 16;
-  __device__ static uint4 load(const LayerPool& pool, std::int64_t element) {
-    return *reinterpret_cast<const uint4*>(pool.q8_summaries + element);
+  static constexpr int kPieces = 2 * D / kElements;
+  static constexpr bool kBox = false;
+  using Scales = float;
+
+  __device__ static uint4 load(const LayerPool& pool, std::int64_t summary, int piece) {
+    return *reinterpret_cast<const uint4*>(pool.rounded_summaries + summary * 2 * D +
+                                           piece * kElements);
   }
-  __device__ static float scale(const LayerPool& pool, std::int64_t summary, int block) {
-    return F16::widen(pool.summary_scales[summary + block]);
+  __device__ static Scales scales(const LayerPool& pool, std::int64_t summary, int piece) {
+    const int block = piece * kElements % D / kWarp;
+    return F16::widen(pool.summary_scales[summary * (D / kWarp) + block]);
   }
-  __device__ static void values(const uint4& bits, float (&out)[kElements]) { widen_q8(bits, out); }
+  __device__ static float score(const uint4& bits, const Scales& scale, const float* c, int piece) {
+    float values[kElements];
+    widen_q8(bits, values);
+    return scale * dot(c + piece * kElements, values);
+  }
+};
+
+/// Centre and half-width of sixteen channels in 16 bytes.
+template <int D>
+struct Q4Summary {
+  static constexpr int kElements = 16;
+  static constexpr int kPieces = D / kElements;
+  static constexpr bool kBox = true;
+  struct Scales {
+    float centre = 0;
+    float half = 0;
+  };
+
+  __device__ static uint4 load(const LayerPool& pool, std::int64_t summary, int piece) {
+    return *reinterpret_cast<const uint4*>(pool.rounded_summaries + summary * D +
+                                           piece * kElements);
+  }
+  __device__ static Scales scales(const LayerPool& pool, std::int64_t summary, int piece) {
+    constexpr int kBlocks = D / kWarp;
+    const std::uint16_t* const of_block =
+        pool.summary_scales + summary * 2 * kBlocks + piece * kElements / kWarp;
+    // The upper bits of a byte are 8 times the centre.
+    return {0.125F * F16::widen(of_block[0]), F16::widen(of_block[kBlocks])};
+  }
+  __device__ static float score(const uint4& bits, const Scales& scales, const float* c,
+                                int piece) {
+    const uint4 upper{bits.x & 0xF8F8F8F8U, bits.y & 0xF8F8F8F8U, bits.z & 0xF8F8F8F8U,
+                      bits.w & 0xF8F8F8F8U};
+    const uint4 lower{bits.x & 0x07070707U, bits.y & 0x07070707U, bits.z & 0x07070707U,
+                      bits.w & 0x07070707U};
+    float values[kElements];
+    widen_q8(upper, values);
+    const float centres = dot(c + piece * kElements, values);
+    widen_q8(lower, values);
+    return scales.centre * centres + scales.half * dot(c + D + piece * kElements, values);
+  }
 };
 
 /// Coefficients of the score rows of one (row, KV head), as src/selection/fold_query.h has them:
-/// [score_rows, 2, head_dim]. All threads of the block take part.
-template <int D>
+/// [score_rows, 2, head_dim], of minimum and maximum or, for a box, of centre and half-width. All
+/// threads of the block take part.
+template <int D, bool kBox>
 __device__ inline void fold_queries(const LayerArgs& args, const float* q, float* coefficients) {
   const int folded = args.mode == GroupMode::kGroupMean ? args.group : 1;
-  const float share = 0.5F / static_cast<float>(folded);
+  const float share = (kBox ? 1.0F : 0.5F) / static_cast<float>(folded);
   for (int i = thread_of_block(); i < args.score_rows * D; i += kScoreThreads) {
     const int row = i / D;
     const int channel = i % D;
-    float low = 0;
-    float high = 0;
+    float first = 0;
+    float second = 0;
     for (int h = row * folded; h < (row + 1) * folded; ++h) {
       const float x = q[h * D + channel];
       const float width = args.beta * fabsf(x);
-      low += x - width;
-      high += x + width;
+      first += kBox ? x : x - width;
+      second += kBox ? width : x + width;
     }
-    coefficients[row * 2 * D + channel] = share * low;
-    coefficients[row * 2 * D + D + channel] = share * high;
+    coefficients[row * 2 * D + channel] = share * first;
+    coefficients[row * 2 * D + D + channel] = share * second;
   }
 }
 
@@ -69,7 +135,7 @@ template <class Summary, int D>
 __device__ inline void score_pages(const LayerArgs& args, const Row& row, std::int32_t head,
                                    std::int32_t first, const float* coefficients, float* scores,
                                    float* kept) {
-  constexpr int kPieces = 2 * D / Summary::kElements;  // of one summary
+  constexpr int kPieces = Summary::kPieces;
   constexpr int kLanes = kPieces < kWarp ? kPieces : kWarp;
   constexpr int kLoads = kPieces / kLanes;
   constexpr int kSideBySide = kWarp / kLanes;
@@ -78,19 +144,18 @@ __device__ inline void score_pages(const LayerArgs& args, const Row& row, std::i
   const int piece = lane % kLanes;
 
   uint4 bits[kPages][kLoads];
-  float scale[kPages][kLoads];
+  typename Summary::Scales scales[kPages][kLoads];
   QUEST_UNROLL
   for (int n = 0; n < kPages; ++n) {
     const std::int32_t page = first + n * kSideBySide + lane / kLanes;
     QUEST_UNROLL
     for (int i = 0; i < kLoads; ++i) {
       bits[n][i] = uint4{0, 0, 0, 0};
-      scale[n][i] = 0;
+      scales[n][i] = {};
       if (page >= row.num_pages) continue;
       const std::int64_t summary = summary_index(args.shape, args.table[row.table + page], head);
-      const int element = (i * kLanes + piece) * Summary::kElements;
-      bits[n][i] = Summary::load(args.pool, summary * 2 * D + element);
-      scale[n][i] = Summary::scale(args.pool, summary * (D / kWarp), element % D / kWarp);
+      bits[n][i] = Summary::load(args.pool, summary, i * kLanes + piece);
+      scales[n][i] = Summary::scales(args.pool, summary, i * kLanes + piece);
     }
   }
   for (int r = 0; r < args.score_rows; ++r) {
@@ -100,13 +165,8 @@ __device__ inline void score_pages(const LayerArgs& args, const Row& row, std::i
       sums[n] = 0;
       QUEST_UNROLL
       for (int i = 0; i < kLoads; ++i) {
-        const float* c = coefficients + r * 2 * D + (i * kLanes + piece) * Summary::kElements;
-        float values[Summary::kElements];
-        Summary::values(bits[n][i], values);
-        float sum = 0;
-        QUEST_UNROLL
-        for (int j = 0; j < Summary::kElements; ++j) sum += c[j] * values[j];
-        sums[n] += scale[n][i] * sum;
+        const float* c = coefficients + r * 2 * D;
+        sums[n] += Summary::score(bits[n][i], scales[n][i], c, i * kLanes + piece);
       }
     }
     const float score = transposed_sum<kPages, kLanes>(sums, lane);
@@ -171,7 +231,8 @@ __global__ void __launch_bounds__(kScoreThreads) score(LayerArgs args) {
     const Row& row = args.rows[index];
     if (!is_scored(args, row, head)) continue;
     __syncthreads();  // what was in shared memory before may still be read
-    fold_queries<D>(args, args.q + head_offset(args, args.q_stride, index, head), coefficients);
+    fold_queries<D, Summary::kBox>(args, args.q + head_offset(args, args.q_stride, index, head),
+                                   coefficients);
     __syncthreads();
     float* const scores = list_scores(args, index, head);
     const std::int32_t first = thread_of_block() / kWarp * kScoreWarpPages;
