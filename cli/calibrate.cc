@@ -225,12 +225,12 @@ void check(const CalibrateOptions& options) {
   require_at_least("--tokens", options.plan.tokens, 1);
   require_at_least("--windows", options.windows, 1);
   const CommonOptions& named = options.common;
-  const bool ranks = named.page_size || named.summary || named.sinks || named.window || named.gqa ||
-                     named.beta || named.paper;
+  const bool ranks =
+      named.page_size || named.sinks || named.window || named.gqa || named.beta || named.paper;
   if (!options.curves.empty() && (options.mass || ranks)) {
     throw InvalidArgument(
-        "--curves takes divergences, and how pages are stored and ranked, from a profile; leave "
-        "out --mass, --page-size, --summary, --sinks, --window, --gqa, --beta and --paper");
+        "--curves takes divergences, and how pages are ranked, from a profile; leave out --mass, "
+        "--page-size, --sinks, --window, --gqa, --beta and --paper");
   }
 }
 
