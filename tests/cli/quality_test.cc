@@ -60,10 +60,10 @@ TEST_F(Quality, PerplexityStaysNearFullAttentionsAtAQuarterOfTheBytes) {
   const Json& row = json.at("rows").at(0);
   EXPECT_EQ(row.at("tokens"), 4 * 6 * 256);
   EXPECT_LE(row.at("kv_bytes_share"), 0.25);
-  // Measured 0.0063, with a 95 % interval from 0.0017 to 0.0109, and a KL of 0.0108. Other rounding
+  // Measured 0.0054, with a 95 % interval from 0.0017 to 0.0090, and a KL of 0.0074. Other rounding
   // on the same tokens moves the first by some 0.001, the second by less.
   EXPECT_LE(row.at("relative_increase"), 0.01);
-  EXPECT_LE(row.at("kl"), 0.0125);
+  EXPECT_LE(row.at("kl"), 0.009);
 }
 
 TEST_F(Quality, PassKeysAreFoundAsFullAttentionFindsThem) {
