@@ -13,7 +13,7 @@ constexpr double kUnit = 0x1p-24;
 constexpr int kMoreRoundings = 24;
 /// Sums up to here, and what the softmax multiplies them by, are far from overflow.
 constexpr double kLargest = static_cast<double>(std::numeric_limits<float>::max()) / 16;
-/// Below this the integers of a query block are all 0 (see attend_q8-inl.h).
+/// Below this the integers of a query block are all 0 (see attend_q8-inl.h, score_q4_vnni-inl.h).
 constexpr double kQueryUnderflow = 4e-32;
 
 /// By how much one channel of a query may change when its block becomes integers.
@@ -24,9 +24,10 @@ double integer_query_error(double greatest) {
 }  // namespace
 
 double rounding_margin(const float* q, const float* magnitudes, std::int32_t head_dim, float scale,
-                       KvType type) {
+                       KvType type, SummaryType summary) {
   const double roundings = head_dim + kMoreRoundings;
   const double gamma = roundings * kUnit / (1 - roundings * kUnit);
+  const bool integers = type == KvType::kQ8_0 || summary == SummaryType::kQ4;
   double margin = 0;
   double total = 0;
   for (std::int32_t first = 0; first < head_dim; first += kScaleBlock) {
@@ -34,7 +35,7 @@ double rounding_margin(const float* q, const float* magnitudes, std::int32_t hea
     double greatest = 0;
     for (std::int32_t j = first; j < end; ++j)
       greatest = std::max(greatest, std::abs(double{q[j]}));
-    const double error = type == KvType::kQ8_0 ? integer_query_error(greatest) : 0;
+    const double error = integers ? integer_query_error(greatest) : 0;
     for (std::int32_t j = first; j < end; ++j) {
       const double factor = std::abs(double{q[j]}) + error;
       total += factor * magnitudes[j];

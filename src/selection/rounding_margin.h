@@ -18,7 +18,8 @@ namespace quest {
 /// magnitude of channel j in any summary, which no stored key exceeds; of a q4 summary, whose bound
 /// has two terms a channel, their sum |q_j|·(|c_j| + r_j) is. The logits of q8_0 keys come
 /// from a query that is rounded to 16-bit integers for each block of channels, off by at most
-/// 0.51 · max|q| / 32767 (and by all of q where it underflows).
+/// 0.51 · max|q| / 32767 (and by all of q where it underflows), and so may the bounds of q4
+/// summaries.
 ///
 /// The margin is widened by 1 %, which covers its own rounding, that of a_j, and the float64
 /// arithmetic that uses it. Assumes round to nearest with gradual underflow.
@@ -26,7 +27,8 @@ namespace quest {
 /// Returns the margin on q·k, unscaled, ≥ 0, for bound and logit alike; +inf when numbers come near
 /// the end of float32's range, where nothing is claimed.
 /// q: [head_dim]; magnitudes: a, [head_dim], ≥ 0; scale: factor on q·k, > 0; type: of the keys.
+/// summary: how bounds are stored.
 double rounding_margin(const float* q, const float* magnitudes, std::int32_t head_dim, float scale,
-                       KvType type);
+                       KvType type, SummaryType summary = SummaryType::kPlain);
 
 }  // namespace quest

@@ -6,7 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
 #include <numeric>
+#include <string>
 
 #include "attention/cpu/vnni.h"
 #include "attention/cpu_harness.h"
@@ -207,54 +211,127 @@ struct RoundedScoreCase {
   cpu::ScoreArgs args;
 };
 
-TEST_P(EveryTarget, Score_OfRoundedSummariesIsTheirBoundWithinTheMargin) {
-  for (const SummaryType summary : {SummaryType::kQ8, SummaryType::kQ4}) {
-    for (const std::int32_t head_dim : {64, 80, 256}) {
-      for (const std::int32_t rows : {1, 2, 3, 4, 7}) {
-        constexpr std::int32_t kPages = RoundedScoreCase::kPages;
-        RoundedScoreCase whole(summary, head_dim, rows);
-        const cpu::Kernels kernels = cpu::kernels_for(whole.shape);
-        whole.args.count = kPages;
-        kernels.score(whole.args);
-
-        std::vector<float> most(static_cast<std::size_t>(head_dim), 0.0F);
-        cpu::MagnitudeArgs magnitudes;
-        magnitudes.summaries = whole.args.summaries;
-        magnitudes.stride = whole.args.stride;
-        magnitudes.table = whole.args.table;
-        magnitudes.head_dim = head_dim;
-        magnitudes.count = kPages;
-        magnitudes.magnitudes = most.data();
-        kernels.magnitudes(magnitudes);
-        std::vector<float> expected(most.size(), 0.0F);
-        for (std::int32_t p = 0; p < kPages; ++p) {
-          const std::vector<float> bounds = whole.bounds(p);
-          for (std::size_t j = 0; j < bounds.size(); ++j) {
-            float& greatest = expected[j % expected.size()];
-            greatest = std::max(greatest, std::abs(bounds[j]));
-          }
-          for (std::int32_t r = 0; r < rows; ++r) {
-            const double exact = reference::score_page(whole.query(r), bounds.data(),
-                                                       bounds.data() + head_dim, head_dim, 1.0);
-            const double margin =
-                rounding_margin(whole.query(r), most.data(), head_dim, 1, KvType::kF16);
-            const auto score = static_cast<double>(whole.scores[r * kPages + p]);
-            EXPECT_NEAR(score, exact, margin) << name_of(summary) << " d " << head_dim;
-            EXPECT_GT(exact, 100 * margin) << "or the margin says nothing";
-          }
-        }
-        EXPECT_EQ(most, expected) << name_of(summary) << " d " << head_dim;
-
-        RoundedScoreCase pieces(summary, head_dim, rows);
-        for (std::int32_t first = 0, count = 1; first < kPages; first += count, ++count) {
-          pieces.args.first = first;
-          pieces.args.count = std::min(count, kPages - first);
-          kernels.score(pieces.args);
-        }
-        EXPECT_EQ(pieces.scores, whole.scores);
-      }
+/// Greatest magnitudes by the kernel, which must be those of the decoded bounds.
+std::vector<float> checked_magnitudes(const RoundedScoreCase& c) {
+  std::vector<float> most(static_cast<std::size_t>(c.shape.head_dim), 0.0F);
+  cpu::MagnitudeArgs args;
+  args.summaries = c.args.summaries;
+  args.stride = c.args.stride;
+  args.table = c.args.table;
+  args.head_dim = c.shape.head_dim;
+  args.count = RoundedScoreCase::kPages;
+  args.magnitudes = most.data();
+  cpu::kernels_for(c.shape).magnitudes(args);
+  std::vector<float> expected(most.size(), 0.0F);
+  for (std::int32_t p = 0; p < RoundedScoreCase::kPages; ++p) {
+    const std::vector<float> bounds = c.bounds(p);
+    for (std::size_t j = 0; j < bounds.size(); ++j) {
+      float& greatest = expected[j % expected.size()];
+      greatest = std::max(greatest, std::abs(bounds[j]));
     }
   }
+  EXPECT_EQ(most, expected);
+  return most;
+}
+
+/// Runs the body with integer products allowed, and without.
+void with_and_without_vnni(const std::function<void()>& body) {
+  for (const bool allowed : {false, true}) {
+    SCOPED_TRACE(allowed ? "VNNI" : "no VNNI");
+    cpu::allow_vnni(allowed);
+    body();
+  }
+}
+
+void check_rounded_scores(SummaryType summary, std::int32_t head_dim, std::int32_t rows) {
+  SCOPED_TRACE(std::string(name_of(summary)) + " d " + std::to_string(head_dim));
+  constexpr std::int32_t kPages = RoundedScoreCase::kPages;
+  RoundedScoreCase whole(summary, head_dim, rows);
+  const cpu::Kernels kernels = cpu::kernels_for(whole.shape);
+  whole.args.count = kPages;
+  kernels.score(whole.args);
+  const std::vector<float> most = checked_magnitudes(whole);
+  for (std::int32_t p = 0; p < kPages; ++p) {
+    const std::vector<float> bounds = whole.bounds(p);
+    for (std::int32_t r = 0; r < rows; ++r) {
+      const double exact = reference::score_page(whole.query(r), bounds.data(),
+                                                 bounds.data() + head_dim, head_dim, 1.0);
+      const double margin =
+          rounding_margin(whole.query(r), most.data(), head_dim, 1, KvType::kF16, summary);
+      EXPECT_NEAR(double{whole.scores[r * kPages + p]}, exact, margin);
+      EXPECT_GT(exact, 1000 * margin) << "or the margin says nothing";
+    }
+  }
+  RoundedScoreCase pieces(summary, head_dim, rows);
+  for (std::int32_t first = 0, count = 1; first < kPages; first += count, ++count) {
+    pieces.args.first = first;
+    pieces.args.count = std::min(count, kPages - first);
+    kernels.score(pieces.args);
+  }
+  EXPECT_EQ(pieces.scores, whole.scores);
+}
+
+TEST_P(EveryTarget, Score_OfRoundedSummariesIsTheirBoundWithinTheMargin) {
+  with_and_without_vnni([] {
+    for (const SummaryType summary : {SummaryType::kQ8, SummaryType::kQ4}) {
+      for (const std::int32_t head_dim : {64, 80, 128, 256}) {
+        for (const std::int32_t rows : {1, 2, 3, 4, 7})
+          check_rounded_scores(summary, head_dim, rows);
+      }
+    }
+  });
+}
+
+TEST_P(EveryTarget, Score_OfBoxesServesQueriesOfEverySize) {
+  with_and_without_vnni([] {
+    for (const float size : {1e-25F, 1e-6F, 1.0F, 1e25F}) {
+      RoundedScoreCase c(SummaryType::kQ4, 64, 1);
+      for (std::size_t j = 0; j < 128; ++j) c.coefficients[j] *= j % 64 < 32 ? size : 0.0F;
+      c.args.count = RoundedScoreCase::kPages;
+      cpu::kernels_for(c.shape).score(c.args);
+      for (std::int32_t p = 0; p < RoundedScoreCase::kPages; ++p) {
+        const std::vector<float> bounds = c.bounds(p);
+        double exact = 0;
+        for (std::size_t j = 0; j < 64; ++j) {
+          exact += c.coefficients[j] * (double{bounds[j]} + bounds[64 + j]) / 2;
+          exact += c.coefficients[64 + j] * (double{bounds[64 + j]} - bounds[j]) / 2;
+        }
+        EXPECT_NEAR(c.scores[static_cast<std::size_t>(p)], exact, 1e-3 * size);
+      }
+    }
+  });
+}
+
+TEST_P(EveryTarget, Score_OfRoundedSummariesMeetsTheNaN) {
+  with_and_without_vnni([] {
+    for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+      for (const std::size_t at : {3U, 40U, 64U + 5U, 64U + 63U}) {
+        RoundedScoreCase c(SummaryType::kQ4, 64, 2);
+        c.coefficients[128 + at] = bad;
+        c.args.count = RoundedScoreCase::kPages;
+        cpu::kernels_for(c.shape).score(c.args);
+        for (std::size_t p = 0; p < RoundedScoreCase::kPages; ++p) {
+          EXPECT_TRUE(std::isfinite(c.scores[p]));
+          EXPECT_FALSE(std::isfinite(c.scores[RoundedScoreCase::kPages + p]));
+        }
+      }
+    }
+    // Of pages 0, 1, … one scale each.
+    for (const SummaryType summary : {SummaryType::kQ8, SummaryType::kQ4}) {
+      RoundedScoreCase c(summary, 64, 1);
+      const std::int32_t scales = summary == SummaryType::kQ8 ? 2 : 4;
+      const std::uint16_t nan = 0x7E00;
+      for (std::int32_t i = 0; i < scales; ++i) {
+        std::byte* const end = c.cache.layer(0).summary(i, 0) + c.shape.summary_bytes();
+        std::memcpy(end - std::int64_t{2} * (i + 1), &nan, sizeof nan);
+      }
+      c.args.count = RoundedScoreCase::kPages;
+      cpu::kernels_for(c.shape).score(c.args);
+      for (std::size_t p = 0; p < RoundedScoreCase::kPages; ++p) {
+        EXPECT_EQ(std::isnan(c.scores[p]), c.table[p] < scales) << name_of(summary) << ' ' << p;
+      }
+    }
+  });
 }
 
 TEST_P(EveryTarget, Attend_NothingReadIsTheEmptyPartial) {

@@ -52,7 +52,7 @@ void LayerRun::bound_pages(const List& list, float* bounds) {
   for (std::int32_t h = 0; h < plan_.group; ++h) {
     own_.margins[static_cast<std::size_t>(h)] =
         rounding_margin(q + std::int64_t{h} * shape_.head_dim, args.magnitudes, shape_.head_dim,
-                        input_.scale, shape_.type);
+                        input_.scale, shape_.type, shape_.summary_type);
   }
 }
 

@@ -110,6 +110,7 @@ HWY_INLINE const typename Format::Element* summary_of(const ScoreArgs& args, std
 
 /// Pages that the prefetches run ahead of the arithmetic.
 inline constexpr std::int32_t kScorePagesAhead = 16;
+inline constexpr std::int32_t kQ4PagesAhead = 4 * kScorePagesAhead;
 
 /// kRows rows of coefficients against pages [first, first + kPages), of which the first `valid`
 /// exist. The missing ones repeat the last, so that the arithmetic of a page is always the same.

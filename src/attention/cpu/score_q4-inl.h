@@ -11,7 +11,9 @@
 #include "attention/cpu/attend_q8-inl.h"
 #include "attention/cpu/kernels.h"
 #include "attention/cpu/score-inl.h"
+#include "attention/cpu/score_q4_vnni-inl.h"
 #include "attention/cpu/simd-inl.h"
+#include "attention/cpu/vnni.h"
 #include "quest/kv_type.h"
 
 // Offsets here stay inside one page, run or tile; those into the pool are 64-bit.
@@ -54,8 +56,8 @@ struct BoxScales {
 template <class D>
 BoxScales(D, const std::int8_t*, std::int32_t, std::int32_t) -> BoxScales<hn::Vec<D>>;
 
-/// score_pages for summaries of one byte a channel, [head_dim], then f16 scales of centres and
-/// half-widths, one of either a block of channels.
+/// score_pages for summaries of one byte a channel, in floats: [head_dim], then f16 scales of
+/// centres and half-widths, one of either a block of channels.
 template <int kRows, int kPages>
 HWY_INLINE void score_pages_q4(const ScoreArgs& args, const float* HWY_RESTRICT coefficients,
                                std::int32_t first, std::int32_t valid, std::int32_t last,
@@ -69,8 +71,7 @@ HWY_INLINE void score_pages_q4(const ScoreArgs& args, const float* HWY_RESTRICT 
   QUEST_UNROLL
   for (int p = 0; p < kPages; ++p) {
     const std::int8_t* summary = summary_of<Q4>(args, first + HWY_MIN(p, valid - 1));
-    const std::int8_t* ahead =
-        summary_of<Q4>(args, HWY_MIN(first + 4 * kScorePagesAhead + p, last));
+    const std::int8_t* ahead = summary_of<Q4>(args, HWY_MIN(first + kQ4PagesAhead + p, last));
     for (std::int32_t i = 0; i < head_dim; i += 64) __builtin_prefetch(ahead + i);
     QUEST_UNROLL
     for (int r = 0; r < kRows; ++r) sum[r][p] = hn::Zero(d);
@@ -111,6 +112,13 @@ void score_rows_q4(const ScoreArgs& args, const float* coefficients, float* scor
 }
 
 HWY_INLINE void score_q4(const ScoreArgs& args) {
+#if HWY_TARGET == HWY_AVX3
+  if (uses_vnni()) {
+    if (args.head_dim == 64) return score_q4_vnni<1>(args);
+    if (args.head_dim == 128) return score_q4_vnni<2>(args);
+    if (args.head_dim == 256) return score_q4_vnni<4>(args);
+  }
+#endif
   for_each_row_block<kRegisters == 32 ? 4 : 2>(
       args, [](auto rows, const ScoreArgs& a, const float* coefficients, float* scores)
                 HWY_ATTR { score_rows_q4<decltype(rows)::value>(a, coefficients, scores); });

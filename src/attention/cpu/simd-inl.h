@@ -60,7 +60,21 @@ template <class D>
 HWY_INLINE hn::Vec<D> load_wide(D d, F16 /*format*/, const std::uint16_t* p) {
   const hn::Rebind<std::uint16_t, D> d16;
   const hn::Rebind<hwy::float16_t, D> df16;
-  return hn::PromoteTo(d, hn::BitCast(df16, hn::LoadU(d16, p)));
+  const auto bits = hn::LoadU(d16, p);
+  const auto number = hn::PromoteTo(d, hn::BitCast(df16, bits));
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  // Highway's portable conversion takes infinities and NaN for numbers.
+  const hn::RebindToUnsigned<D> d32;
+  const auto wide = hn::PromoteTo(d32, bits);
+  const auto exponent = hn::Set(d32, 0x7C00U);
+  const auto sign = hn::ShiftLeft<16>(hn::And(wide, hn::Set(d32, 0x8000U)));
+  const auto fraction = hn::ShiftLeft<13>(hn::And(wide, hn::Set(d32, 0x3FFU)));
+  const auto special = hn::Or(hn::Or(sign, fraction), hn::Set(d32, 0x7F800000U));
+  const auto is_special = hn::Eq(hn::And(wide, exponent), exponent);
+  return hn::IfThenElse(hn::RebindMask(d, is_special), hn::BitCast(d, special), number);
+#else
+  return number;
+#endif
 }
 
 template <class D>
