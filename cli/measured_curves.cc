@@ -73,6 +73,12 @@ MeasuredCurves read_measured_curves(const std::string& path, const ModelInfo& mo
   for (const char* name : {"texts", "context", "tokens", "windows", "ranking"}) {
     if (profile.contains(name)) measured.origin[name] = profile[name];
   }
+  // How pages were stored and values left out while they were measured may differ from now.
+  measured.origin["curves_measured_with"] =
+      profile.contains("curves_measured_with")
+          ? profile["curves_measured_with"]
+          : Json{{"summary", profile["policy"]["summary"]},
+                 {"value_threshold", profile["policy"].value("value_threshold", 0.0)}};
   return measured;
 }
 

@@ -73,13 +73,15 @@ class BaselineBackend final : public AttentionBackend {
   void set_policy(SelectionPolicy policy) override {
     inner_->set_policy(policy);
     policy_ = std::move(policy);
+    all_values_ = false;
   }
 
   void begin_step(const Batch& batch, std::int32_t num_q_heads, int threads) override {
+    kind_ = state_->kind;
+    read_all_values(kind_ && follows_policy(*kind_));
     inner_->begin_step(batch, num_q_heads, threads);
     const CacheShape& shape = cache_.shape();
     group_ = num_q_heads / shape.num_kv_heads;
-    kind_ = state_->kind;
     collect(batch);
     lists_.assign(static_cast<std::size_t>(batch.num_rows()) * shape.num_kv_heads, {});
     nan_ = false;
@@ -153,6 +155,15 @@ class BaselineBackend final : public AttentionBackend {
   }
 
  private:
+  /// The lists that are attended to once more keep no account of values left out.
+  void read_all_values(bool all) {
+    if (all == all_values_ || policy_.value_threshold == 0) return;
+    SelectionPolicy policy = policy_;
+    if (all) policy.value_threshold = 0;
+    inner_->set_policy(std::move(policy));
+    all_values_ = all;
+  }
+
   void collect(const Batch& batch) {
     requests_.clear();
     for (std::int32_t r = 0; r < batch.num_requests(); ++r) {
@@ -415,6 +426,7 @@ class BaselineBackend final : public AttentionBackend {
   const cpu::Kernels kernels_;
   const std::shared_ptr<BaselineState> state_;
   SelectionPolicy policy_;
+  bool all_values_ = false;  ///< the serving backend was told to leave none out
 
   // The current step.
   std::optional<BaselineKind> kind_;

@@ -89,7 +89,7 @@ TEST(CalibrateUsage, DamagedProfilesAreNamedByFileAndField) {
   };
   refused(with_policy("page_size", 12), "'page_size' is not 8, 16, 32 or 64");
   refused(with_policy("page_size", 128), "'page_size' is not a whole number from 8 to 64");
-  refused(with_policy("summary", "q4"), "'summary' is unknown");
+  refused(with_policy("summary", "q5"), "'summary' is unknown");
   refused(with_policy("beta", 2), "'beta' is not a number from 0 to 1");
   refused(with_policy("value_threshold", 2), "'value_threshold' is not a number from 0 to 1");
   refused(with_policy("value_threshold", "0.1"), "'value_threshold' is not a number from 0 to 1");

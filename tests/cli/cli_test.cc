@@ -103,6 +103,20 @@ TEST_F(Program, PaperPolicyIsReportedAndFlagsWinOverIt) {
   EXPECT_EQ(mixed.at("policy").at("dense_layers"), 0);
 }
 
+TEST_F(Program, ValueThresholdIsTheProfilesUnlessNamed) {
+  const auto threshold = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"run", "-p", "Once", "-n", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_json(arguments).at("policy").at("value_threshold").get<double>();
+  };
+  EXPECT_NEAR(threshold({}), 0.05, 1e-6);
+  EXPECT_EQ(threshold({"--value-threshold", "0.25"}), 0.25);
+  EXPECT_EQ(threshold({"--value-threshold", "0"}), 0);
+  EXPECT_EQ(threshold({"--profile", "none"}), 0);
+  EXPECT_EQ(threshold({"--paper"}), 0);
+  EXPECT_EQ(threshold({"--certify", "top-r=1"}), 0);
+}
+
 TEST_F(Program, CertifiedAnswerIsThatOfFullAttentionWithItsProof) {
   const TemporaryFolder folder;
   const std::string path = folder / "doc.txt";

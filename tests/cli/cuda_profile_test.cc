@@ -39,7 +39,9 @@ TEST_F(CudaProfile, PackagedModelsDefaults_GiveTheCpusTokens) {
   ASSERT_FALSE(settings.policy.budget_table.empty());
   ASSERT_FALSE(settings.policy.calibrated.empty());
   ASSERT_EQ(settings.page_size, 8);
-  ASSERT_EQ(settings.summary_type, SummaryType::kQ8);
+  ASSERT_EQ(settings.summary_type, SummaryType::kQ4);
+  ASSERT_GT(settings.policy.value_threshold, 0);
+  settings.policy.value_threshold = 0;  // as engine_options does for --device cuda
   settings.context = 512;
   settings.threads = 2;
 

@@ -346,6 +346,10 @@ TEST(CudaBackend, Policy_ThatIsNotServedIsRefusedByName) {
   EXPECT_THAT(error_of<InvalidArgument>(
                   [&] { backend->set_policy(policy_of(32).with_certificate(certificate)); }),
               testing::HasSubstr("certificate top-r=4"));
+  SelectionPolicy light = policy_of(32);
+  light.value_threshold = 0.1F;
+  EXPECT_THAT(error_of<InvalidArgument>([&] { backend->set_policy(light); }),
+              testing::HasSubstr("value_threshold"));
 }
 
 TEST(CudaBackend, Cache_ThatIsNotServedIsRefusedByName) {

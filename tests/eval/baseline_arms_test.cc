@@ -60,6 +60,21 @@ class BaselineArmsTest : public ::testing::Test {
   std::int64_t whole_cache_ = 0;
 };
 
+/// Arms that attend to Quest's lists once more, or to lists of their own, read all values of them.
+TEST_F(BaselineArmsTest, OnlyQuestLeavesValuesOut) {
+  std::vector<Arm> list = arms(96);
+  for (Arm& arm : list) arm.policy.value_threshold = 0.9F;
+  const PerplexityWindow result = run_window(*engine_, plan_, window(), list).value();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const AttentionCounters& mine = result.arms[i].cost.counters.attention;
+    if (i == 0) {
+      EXPECT_LT(mine.v_bytes, mine.k_bytes);
+    } else {
+      EXPECT_EQ(mine.v_bytes, mine.k_bytes) << list[i].name;
+    }
+  }
+}
+
 TEST_F(BaselineArmsTest, AllReadAsManyBytesOfKeysAndValues) {
   const std::vector<Arm> list = arms(96);
   const PerplexityWindow result = run_window(*engine_, plan_, window(), list).value();

@@ -93,10 +93,12 @@ void StepSpace::size_values(const KvCache& cache) {
     longest = std::max(longest, room);
     lists += room > 0 ? 1 : 0;
   }
-  // Many lists: a thread works on one at a time. Few: on an equal share of all of them, each part
-  // beginning with a run of its own. A layer with many dense heads may have few of many.
+  // Many lists: a thread works on one at a time. Few, fewer than twice the threads at work: on an
+  // equal share of all of them, each part beginning with a run of its own. Those at work may be
+  // fewer than planned, down to two, so no share is divided by the planned number; it is less than
+  // two lists.
   const std::int64_t split_lists = std::min(lists, kWholeListsPerThread * plan.threads);
-  const std::int64_t share = std::min(list_begin.back(), split_lists * longest) / plan.threads + 1;
+  const std::int64_t share = std::min(list_begin.back() / 2, kWholeListsPerThread * longest) + 1;
   const std::int64_t share_tokens = std::max(share * page_size, 2 * kTokensWorthSplitting);
   const std::int64_t runs =
       std::max(attend_runs(longest * page_size), attend_runs(share_tokens) + split_lists);

@@ -40,6 +40,14 @@ HWY_INLINE float weight_sum(const RunningSoftmax& state, const float* HWY_RESTRI
   return hn::GetLane(hn::SumOfLanes(d, total));
 }
 
+/// The same weight of one x, as vectors of them come out.
+HWY_INLINE float weight_of(const RunningSoftmax& state, float x, float scale) {
+  const hn::ScalableTag<float> d;
+  const auto t = hn::MulSub(hn::Set(d, x), hn::Set(d, scale * kLog2E),
+                            hn::Set(d, state.max == kNegInf ? 0.0F : state.max));
+  return hn::GetLane(exp2_not_positive(d, t));
+}
+
 /// The first pass for kHeads heads.
 template <class Format, int kHeads>
 void logits_of_heads(const AttendArgs& part, const PartLogits& to, std::int32_t first_head) {
@@ -240,7 +248,10 @@ void values(const ValuesArgs& args) {
     state.greatest = args.greatest[h];
     state.max = state.greatest * (part.scale * kLog2E);
     maxima[h] = state.max;
-    cuts[h] = args.cut[h] / state.to_natural(part.scale);
+    // The greatest weight is never light, whatever rounding makes of it.
+    const float cut = args.cut[h] / state.to_natural(part.scale);
+    const float top = weight_of(state, args.greatest[h], part.scale);
+    cuts[h] = top < cut ? top : cut;
     part.sum[h] = 0;
   }
   for (std::int32_t i = 0; i < heads * head_dim; ++i) part.o[i] = 0;
