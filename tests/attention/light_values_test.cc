@@ -118,8 +118,8 @@ TEST(LightValues, NanLogitIsRead) {
   const CacheShape shape{1, 1, 64, 8, KvType::kF32, 3};
   std::vector<float> q(64, 0.0F);
   q[0] = 1;
-  std::vector<float> k(kTokens * 64, 0.0F);
-  const std::vector<float> v(kTokens * 64, 1.0F);
+  std::vector<float> k(kTokens * 64UL, 0.0F);
+  const std::vector<float> v(kTokens * 64UL, 1.0F);
   k[0] = 100;  // page 0, channel 0, slot 0: every other value is light
   k[64 * 8 + 5] = std::numeric_limits<float>::quiet_NaN();  // page 1, slot 5
   const std::vector<std::int32_t> pages{0, 1, 2};
@@ -170,8 +170,9 @@ GridCase light_case(GroupMode mode, KvType type, std::mt19937& random) {
   grid.policy.value_threshold = grid.values == Values::kUniform ? 0.95F : pick(kThresholds, random);
   grid.threads = pick(kThreads, random);
   grid.seed = static_cast<std::uint32_t>(random());
-  grid.requests = {{25 * size + 3, 1, true}, {40 * size - 1, 1, true}, {3, 1, true}};
-  if (random() % 2 == 0) grid.requests.push_back({11 * size, 5, true});
+  const std::int64_t page = size;
+  grid.requests = {{25 * page + 3, 1, true}, {40 * page - 1, 1, true}, {3, 1, true}};
+  if (random() % 2 == 0) grid.requests.push_back({11 * page, 5, true});
   if (random() % 2 == 0) grid.requests.push_back({70, 1, false});
   if (random() % 2 == 0) grid.policy.dense_layers = 1;
   grid.shape = {2,

@@ -279,10 +279,10 @@ TEST_F(Program, InspectReportsShapeAndCache) {
   EXPECT_EQ(json.at("trained_context"), 8192);
   const std::int64_t per_token = 30 * 3 * 64 * 2 * 2;
   EXPECT_EQ(json.at("kv_bytes_per_token"), per_token);
-  // 90 heads: 8-bit minimum and maximum of 64 channels, two scales.
-  EXPECT_EQ(json.at("summary"), "q8");
-  EXPECT_EQ(json.at("summary_bytes_per_page"), 90 * (2 * 64 + 2 * 2));
-  EXPECT_EQ(json.at("cache_bytes"), per_token * 4096 + 90 * 132 * (4096 / 8));
+  // 90 heads: centre and half-width of 64 channels in a byte each, two scales of either.
+  EXPECT_EQ(json.at("summary"), "q4");
+  EXPECT_EQ(json.at("summary_bytes_per_page"), 90 * (64 + 2 * 2 * 2));
+  EXPECT_EQ(json.at("cache_bytes"), per_token * 4096 + 90 * 72 * (4096 / 8));
   const ProgramResult text = run_program({"inspect"});
   EXPECT_THAT(text.out, HasSubstr("head_dim"));
 }

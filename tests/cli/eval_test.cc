@@ -152,7 +152,8 @@ TEST_F(Eval, PplReportsWhatWasReadAndWhatItCost) {
 }
 
 TEST_F(Eval, PplSetsBaselinesBesideEveryBudget) {
-  const std::vector<std::string> options = {"--budget", "128,256", "--baselines", "all"};
+  const std::vector<std::string> options = {"--budget", "128,256",           "--baselines",
+                                            "all",      "--value-threshold", "0"};
   const ProgramResult table = run_program(ppl(options));
   ASSERT_EQ(table.status, 0) << table.err;
   const std::string json_file = folder_ / "rows.json";

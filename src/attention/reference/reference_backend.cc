@@ -239,6 +239,7 @@ class ReferenceBackend final : public AttentionBackend {
     std::vector<bool> reads(num_pages, false);
     for (std::int32_t p : pages) reads[p] = true;
     std::vector<std::vector<double>> weights;
+    weights.reserve(group_);
     for (std::int32_t g = 0; g < group_; ++g) {
       weights.push_back(token_weights(input, row, head, query(input, row, head, g), reads));
     }
@@ -260,6 +261,7 @@ class ReferenceBackend final : public AttentionBackend {
     for (std::int64_t t = 0; t < tokens; ++t) listed += reads[t / page_size] ? 1 : 0;
     std::int64_t kept = 0;
     std::vector<double> cuts;
+    cuts.reserve(group_);
     for (const std::vector<double>& row : weights) {
       cuts.push_back(threshold / static_cast<double>(listed) *
                      std::accumulate(row.begin(), row.end(), 0.0));
