@@ -60,7 +60,7 @@ TEST_F(Quality, PerplexityStaysNearFullAttentionsAtAQuarterOfTheBytes) {
   const Json& row = json.at("rows").at(0);
   EXPECT_EQ(row.at("tokens"), 4 * 6 * 256);
   EXPECT_LE(row.at("kv_bytes_share"), 0.25);
-  // Measured 0.0054, with a 95 % interval from 0.0017 to 0.0090, and a KL of 0.0074. Other rounding
+  // Measured 0.0050, with a 95 % interval from 0.0015 to 0.0084, and a KL of 0.0074. Other rounding
   // on the same tokens moves the first by some 0.001, the second by less.
   EXPECT_LE(row.at("relative_increase"), 0.01);
   EXPECT_LE(row.at("kl"), 0.009);
