@@ -283,17 +283,34 @@ HWY_INLINE void add_integers(const float* HWY_RESTRICT weights, const Rows& rows
   }
 }
 
+/// add_integers over the channels [first, end) of one block, in the widest register blocks that
+/// fit. rows_from(c) are the rows from channel c on.
+template <int kHeads, int kStride, class RowsFrom>
+HWY_INLINE void add_block_of_integers(const float* HWY_RESTRICT weights, const RowsFrom& rows_from,
+                                      std::int32_t first, std::int32_t end, std::int32_t tokens,
+                                      std::int32_t head_dim, float* HWY_RESTRICT o) {
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
+  constexpr int kBlockVectors = kScaleBlock / kLanes;
+  constexpr int kHalfVectors = HWY_MAX(1, kBlockVectors / 2);
+  constexpr int kWide =
+      kHeads * kBlockVectors + kBlockVectors + 1 <= kRegisters ? kBlockVectors : kHalfVectors;
+  std::int32_t c = first;
+  for (; c + kWide * kLanes <= end; c += kWide * kLanes) {
+    add_integers<kHeads, kWide, kStride>(weights, rows_from(c), tokens, head_dim, o + c);
+  }
+  if constexpr (kWide > 1) {
+    for (; c < end; c += kLanes) {
+      add_integers<kHeads, 1, kStride>(weights, rows_from(c), tokens, head_dim, o + c);
+    }
+  }
+}
+
 /// o[h] += Σ_t weights[h][t] · v[t] over a whole page.
 template <int kHeads>
 HWY_NOINLINE void page_values_q8(const float* HWY_RESTRICT weights,
                                  const std::byte* HWY_RESTRICT page, const std::byte* next,
                                  std::int32_t page_size, std::int32_t tokens, std::int32_t head_dim,
                                  float* HWY_RESTRICT o) {
-  constexpr int kLanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
-  constexpr int kBlockVectors = kScaleBlock / kLanes;
-  constexpr int kHalfVectors = HWY_MAX(1, kBlockVectors / 2);
-  constexpr int kWide =
-      kHeads * kBlockVectors + kBlockVectors + 1 <= kRegisters ? kBlockVectors : kHalfVectors;
   constexpr int kStride = 64;  // the largest page
   const auto* const v = reinterpret_cast<const std::int8_t*>(page);
   const auto* const scales = reinterpret_cast<const std::uint16_t*>(
@@ -314,18 +331,12 @@ HWY_NOINLINE void page_values_q8(const float* HWY_RESTRICT weights,
         hn::StoreU(hn::Mul(scale, weight), d8, scaled + h * kStride + t);
       }
     }
-    const std::int32_t end = HWY_MIN(first + kScaleBlock, head_dim);
-    std::int32_t c = first;
-    for (; c + kWide * kLanes <= end; c += kWide * kLanes) {
-      add_integers<kHeads, kWide, kStride>(scaled, PageRows<std::int8_t>{v + c, next, head_dim},
-                                           tokens, head_dim, o + c);
-    }
-    if constexpr (kWide > 1) {
-      for (; c < end; c += kLanes) {
-        add_integers<kHeads, 1, kStride>(scaled, PageRows<std::int8_t>{v + c, next, head_dim},
-                                         tokens, head_dim, o + c);
-      }
-    }
+    add_block_of_integers<kHeads, kStride>(
+        scaled,
+        [=](std::int32_t c) HWY_ATTR {
+          return PageRows<std::int8_t>{v + c, next, head_dim};
+        },
+        first, HWY_MIN(first + kScaleBlock, head_dim), tokens, head_dim, o);
   }
 }
 

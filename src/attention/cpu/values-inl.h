@@ -148,11 +148,6 @@ HWY_NOINLINE void listed_values_q8(const float* HWY_RESTRICT weights, const std:
                                    const std::uint16_t* const* scales, std::int32_t page_size,
                                    std::int32_t tokens, std::int32_t head_dim,
                                    float* HWY_RESTRICT o) {
-  constexpr int kLanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
-  constexpr int kBlockVectors = kScaleBlock / kLanes;
-  constexpr int kHalfVectors = HWY_MAX(1, kBlockVectors / 2);
-  constexpr int kWide =
-      kHeads * kBlockVectors + kBlockVectors + 1 <= kRegisters ? kBlockVectors : kHalfVectors;
   alignas(64) float scaled[kHeads * kAttendLogitStride];
   for (std::int32_t first = 0, block = 0; first < head_dim; first += kScaleBlock, ++block) {
     for (std::int32_t t = 0; t < tokens; ++t) {
@@ -161,18 +156,12 @@ HWY_NOINLINE void listed_values_q8(const float* HWY_RESTRICT weights, const std:
         scaled[h * kAttendLogitStride + t] = scale * weights[h * kAttendLogitStride + t];
       }
     }
-    const std::int32_t end = HWY_MIN(first + kScaleBlock, head_dim);
-    std::int32_t c = first;
-    for (; c + kWide * kLanes <= end; c += kWide * kLanes) {
-      add_integers<kHeads, kWide, kAttendLogitStride>(
-          scaled, ListedRows<std::int8_t>{rows, tokens, c}, tokens, head_dim, o + c);
-    }
-    if constexpr (kWide > 1) {
-      for (; c < end; c += kLanes) {
-        add_integers<kHeads, 1, kAttendLogitStride>(
-            scaled, ListedRows<std::int8_t>{rows, tokens, c}, tokens, head_dim, o + c);
-      }
-    }
+    add_block_of_integers<kHeads, kAttendLogitStride>(
+        scaled,
+        [=](std::int32_t c) HWY_ATTR {
+          return ListedRows<std::int8_t>{rows, tokens, c};
+        },
+        first, HWY_MIN(first + kScaleBlock, head_dim), tokens, head_dim, o);
   }
 }
 
